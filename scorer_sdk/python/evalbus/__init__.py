@@ -1,0 +1,67 @@
+"""evalbus: write targets and scorers for an evaluation server, and talk to one.
+
+A *target* is the system under test, a *scorer* judges its outputs. Both are plain functions:
+
+    from evalbus import Item, Output, Score, scorer, serve
+
+    @scorer("exact-match", version="1.0.0")
+    def exact_match(item: Item, output: Output) -> Score:
+        if item.expected is None:
+            return Score.skipped("the item has no expected answer")
+        return Score.scored(output.text.strip() == item.expected.text.strip())
+
+    if __name__ == "__main__":
+        serve(exact_match)
+"""
+
+from evalbus._errors import (
+    CallFailed,
+    ContractBroken,
+    EvalbusError,
+    PluginInvalid,
+    SettingsInvalid,
+    TrialFailed,
+)
+from evalbus._failure import Failure, FailureCategory, FailureOrigin
+from evalbus._item import Item, ScoreTask, ToolMock, Trial, TrialLimits
+from evalbus._output import Message, Money, Output, Span, Timing, ToolCall, Usage
+from evalbus._plugin import Isolation, Need, PluginInfo, Purpose, ScorerInfo, TargetInfo
+from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus, ScoreStep
+from evalbus._value import NULL, Value
+
+__all__ = [
+    "NULL",
+    "CallFailed",
+    "ContractBroken",
+    "Direction",
+    "EvalbusError",
+    "Failure",
+    "FailureCategory",
+    "FailureOrigin",
+    "Isolation",
+    "Item",
+    "Message",
+    "Money",
+    "Need",
+    "Output",
+    "PluginInfo",
+    "PluginInvalid",
+    "Purpose",
+    "Score",
+    "ScoreDeclaration",
+    "ScoreStatus",
+    "ScoreStep",
+    "ScoreTask",
+    "ScorerInfo",
+    "SettingsInvalid",
+    "Span",
+    "TargetInfo",
+    "Timing",
+    "ToolCall",
+    "ToolMock",
+    "Trial",
+    "TrialFailed",
+    "TrialLimits",
+    "Usage",
+    "Value",
+]
