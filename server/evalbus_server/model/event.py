@@ -1,0 +1,41 @@
+"""Stored facts about a run, numbered from 1. They hold ids and numbers, never content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evalbus_server.model.run import Counts, Outcome, RunState, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The run's state changed."""
+
+    state: RunState
+    counts: Counts
+    reason: str = ""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsEnded:
+    """Trials got their results, all in one commit."""
+
+    trials: tuple[tuple[int, Outcome], ...]
+    """Trial ids with their outcomes."""
+    counts: Counts
+    """Afterwards."""
+
+
+Fact: TypeAlias = StateChanged | TrialsEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact with its number and time."""
+
+    sequence: int
+    time: float
+    """Seconds since 1970."""
+    fact: Fact

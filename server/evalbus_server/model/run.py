@@ -1,0 +1,156 @@
+"""A run and how it stands. Numbers of the enums are those of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from evalbus import ScoreDeclaration
+
+
+class RunState(IntEnum):
+    """How far a run is."""
+
+    QUEUED = 1
+    RUNNING = 2
+    PAUSED = 3
+    COMPLETED = 4
+    CANCELLED = 5
+    INTERRUPTED = 6
+    ABORTED = 7
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens unless somebody resumes the run."""
+        return self not in (RunState.QUEUED, RunState.RUNNING, RunState.PAUSED)
+
+
+class Verdict(IntEnum):
+    """What the criteria say."""
+
+    PASS = 1
+    FAIL = 2
+    INCONCLUSIVE = 3
+
+
+class Outcome(IntEnum):
+    """What became of a trial."""
+
+    PASSED = 1
+    FAILED = 2
+    ERRORED = 3
+    SKIPPED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How the trials of a run stand (O5): planned = passed + failed + errored + skipped + pending."""
+
+    planned: int = 0
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    skipped: int = 0
+
+    @property
+    def done(self) -> int:
+        """Trials that have a result."""
+        return self.passed + self.failed + self.errored + self.skipped
+
+    @property
+    def pending(self) -> int:
+        """Trials that have none."""
+        return self.planned - self.done
+
+    def plus(self, passed: int, failed: int, errored: int, skipped: int) -> Counts:
+        """The counts after so many more results of each kind."""
+        return replace(
+            self,
+            passed=self.passed + passed,
+            failed=self.failed + failed,
+            errored=self.errored + errored,
+            skipped=self.skipped + skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetVersion:
+    """A dataset at one version."""
+
+    name: str
+    version: int
+    items: int
+    digest: str
+    """Hexadecimal; the same items in the same order give the same one."""
+    created_at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which items of a dataset version a run asks, in dataset order."""
+
+    patterns: tuple[str, ...] = ()
+    """Globs on the raw item id; () selects all."""
+    items: int = 0
+    """How many items are selected."""
+    last_position: int = -1
+    """The position of the last selected item; -1 if none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreKey:
+    """One score of a run: which scorer gives it, and what it means here."""
+
+    key: str
+    """As in results: the scorer's name, or `scorer.score` if it gives several."""
+    scorer: int
+    """The scorer's position in the run, from 0."""
+    declaration: ScoreDeclaration
+    threshold: float | None = None
+    weight: float | None = None
+
+    def passes(self, value: float) -> bool | None:
+        """Whether a value passes the threshold (O2); None without one."""
+        if self.threshold is None:
+            return None
+        if self.declaration.direction == 2:  # lower is better
+            return value <= self.threshold
+        return value >= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of an experiment, as it is stored."""
+
+    id: str
+    """Opaque; sorts by time of creation."""
+    name: str
+    """The experiment's name."""
+    state: RunState
+    created_at: float
+    dataset: DatasetVersion
+    selection: Selection
+    epochs: int
+    experiment_json: str
+    """The resolved experiment, canonical JSON."""
+    digest: str
+    """Of the experiment, hexadecimal."""
+    score_keys: tuple[ScoreKey, ...]
+    counts: Counts
+    tags: tuple[str, ...] = ()
+    reason: str = ""
+    verdict: Verdict | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    session: int = 0
+    """How often work on it has begun; attempt numbers are session * 1000 + n."""
+    last_sequence: int = 0
+    """The number of its last event."""
+    protocol_faults: int = 0
+    request_id: str = ""
+
+    @property
+    def partial(self) -> bool:
+        """Whether trials are missing although nothing more happens by itself."""
+        return self.counts.pending > 0 and (self.state.over or self.state is RunState.PAUSED)

@@ -1,0 +1,146 @@
+"""One trial on its way through the line, and the records that the store keeps of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evalbus import Failure, Item, Output, Score, Usage
+from evalbus_server.model.run import Outcome
+
+EPOCH_BITS = 32
+"""A trial id is (epoch - 1) << EPOCH_BITS | position."""
+POSITIONS = 1 << EPOCH_BITS
+"""More positions than this no dataset has."""
+EPOCHS = 10_000
+"""More epochs than this no run has, so every trial id is below 2^53."""
+
+
+def trial_id_of(position: int, epoch: int) -> int:
+    """The trial id of an item's position (from 0) in an epoch (from 1); ids sort in the order of the plan."""
+    return (epoch - 1) << EPOCH_BITS | position
+
+
+def position_of(trial_id: int) -> int:
+    """The item's position behind a trial id."""
+    return trial_id & (POSITIONS - 1)
+
+
+def epoch_of(trial_id: int) -> int:
+    """The epoch behind a trial id."""
+    return (trial_id >> EPOCH_BITS) + 1
+
+
+class OpenTrial:
+    """A trial that has no result yet. Mutable: the stations of the line fill it in.
+
+    It is a class with slots and not a frozen value, since hundreds of thousands are made a minute.
+    """
+
+    __slots__ = ("attempts", "item", "output", "scores", "trial_id", "usage", "waiting")
+
+    def __init__(self, trial_id: int, item: Item, output: Output | None = None) -> None:
+        """A trial as it leaves the plan, or with its stored *output*."""
+        self.trial_id = trial_id
+        self.item = item
+        self.output = output
+        self.scores: dict[int, Score] = {}
+        """By position in the run's score keys; those that are known."""
+        self.waiting = 0
+        """Bit i is set while scorer i has not answered."""
+        self.attempts = 0
+        """Attempts at the target so far."""
+        self.usage: Usage | None = None
+        """Consumed so far, by all attempts at target and scorers."""
+
+
+class StoredItem(NamedTuple):
+    """An item of a dataset version and its position there."""
+
+    position: int
+    item: Item
+
+
+class OutputRecord(NamedTuple):
+    """An output to be stored; its place among the outputs of the run is given by the store."""
+
+    trial_id: int
+    output: Output
+    attempt: int
+    """The number of the attempt that gave it; 0 if the dataset brought it."""
+    attempts: int
+    """Attempts at the target up to and with this one."""
+    latency: float | None
+    """Seconds from sending to answer; None if the dataset brought it."""
+
+
+class ScoreRecord(NamedTuple):
+    """A score to be stored."""
+
+    trial_id: int
+    key: int
+    """Position in the run's score keys."""
+    score: Score
+    passed: bool | None
+
+
+class AttemptRecord(NamedTuple):
+    """A failed attempt to be stored; one that succeeded is stored with its output or scores."""
+
+    trial_id: int
+    role: int
+    """-1 for the target, else the scorer's position in the run."""
+    attempt: int
+    """session * 1000 + n."""
+    failure: Failure
+    usage: Usage | None
+    sent_at: float
+    """Seconds since 1970."""
+    duration: float
+    """Seconds."""
+
+
+class ResultRecord(NamedTuple):
+    """The result of a trial to be stored: its outcome, for good."""
+
+    trial_id: int
+    outcome: Outcome
+    weighted: float | None
+    failure: Failure | None
+    """Why it is ERRORED."""
+    attempts: int
+    """Attempts at the target."""
+    usage: Usage | None
+    """Consumed by all attempts at target and scorers."""
+
+
+class Changes(NamedTuple):
+    """What one transaction stores of a run."""
+
+    outputs: list[OutputRecord]
+    scores: list[ScoreRecord]
+    attempts: list[AttemptRecord]
+    results: list[ResultRecord]
+
+
+class StoredScore(NamedTuple):
+    """A score as it is read back."""
+
+    score: Score
+    passed: bool | None
+
+
+class StoredResult(NamedTuple):
+    """The result of a trial as it is read back, whole."""
+
+    trial_id: int
+    item: Item
+    outcome: Outcome
+    output: Output | None
+    scores: dict[int, StoredScore]
+    """By position in the run's score keys."""
+    weighted: float | None
+    failure: Failure | None
+    attempts: int
+    latency: float | None
+    """Seconds."""
+    usage: Usage | None
