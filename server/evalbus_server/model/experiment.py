@@ -1,0 +1,438 @@
+"""The one schema of an experiment: what files, the embedded call and the contract all become, with every default.
+
+It reads no file and resolves no secret: paths stay as they were written, `${env:NAME}` stays `${env:NAME}`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema
+
+from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.faults import invalid, kind_of, suggestion
+from evalbus_server.model.paths import format_path
+from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, RUN_METRICS, parse_reducer
+from evalbus_server.model.written import (
+    LARGEST,
+    DotlessName,
+    Duration,
+    JsonObject,
+    Many,
+    Name,
+    Number,
+    NumberOrMap,
+    Share,
+    Text,
+    ValuePath,
+    WeightOrMap,
+    WrittenErrorLimit,
+)
+
+
+class _Part(BaseModel):
+    """Frozen, strict about types (text is no number), and closed: an unknown key is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_by_alias=True, validate_by_name=True)
+
+
+class FieldSource(_Part):
+    """Where a field of an item comes from: a path into the row, or a list of paths that becomes a JSON object."""
+
+    from_: Annotated[str | Many[str], Field(alias="from")]
+    as_: Annotated[Literal["text", "json"], Field(alias="as")] = "text"
+    """`json`: the text found there is a JSON document."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, str | list | tuple):
+            value = {"from": value}
+        if not isinstance(value, dict | FieldSource):
+            raise ValueError(
+                f"must be a column, a list of columns, or {{from: column, as: json}}, not {kind_of(value)}"
+            )
+        if isinstance(value, dict):
+            source = value.get("from", "x")
+            listed = source if isinstance(source, list | tuple) else [source]
+            if not listed or not all(isinstance(path, str) and path for path in listed):
+                raise ValueError("must name a column, or a list of columns")
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        column = {"type": "string", "minLength": 1}
+        return {"anyOf": [column, {"type": "array", "items": column, "minItems": 1}, handler(core)]}
+
+
+class DatasetUse(_Part):
+    """The items: a file, a stored dataset, records in place, or a command that prints JSON lines."""
+
+    path: Text | None = None
+    """A file, relative to the experiment's folder."""
+    name: Name | None = None
+    """Alone: a dataset that is stored. Beside another source: the name to store it under."""
+    version: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    """Of a stored dataset; None: the newest when the run starts."""
+    records: Many[JsonObject] | None = None
+    command: Annotated[Many[Text], Field(min_length=1)] | None = None
+    fields: dict[Name, FieldSource] = Field(default_factory=dict)
+    """Which parts of a row become which fields of an item."""
+    items: Many[Text] = ()
+    """Globs on the id; () selects all."""
+    limit: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    format: Literal["jsonl", "json", "csv", "tsv"] | None = None
+    """None: the file's suffix says it."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    encoding: Text | None = None
+    """None: UTF-8, anything else is refused."""
+    ids: Literal["content", "position"] = "content"
+    """What ids are made of where a row brings none."""
+    folder: SkipJsonSchema[str] = ""
+    """The experiment's folder; filled in when a file is read."""
+
+    @property
+    def source(self) -> Literal["path", "stored", "records", "command"]:
+        """Which of the four it is."""
+        if self.path is not None:
+            return "path"
+        if self.records is not None:
+            return "records"
+        return "stored" if self.command is None else "command"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        sources = [key for key in ("path", "records", "command") if getattr(self, key) is not None]
+        if len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)} exclude each other; keep one")
+        if not sources and self.name is None:
+            raise ValueError("says no items; give path, name, records or command")
+        if sources and self.version is not None:
+            raise ValueError(f"version goes with a stored dataset, not with {sources[0]}; leave one of them out")
+        reading = [key for key in ("fields", "format", "delimiter", "encoding") if getattr(self, key)]
+        if not sources and reading:
+            raise ValueError(f"{reading[0]} says how to read a file, but the dataset is stored; leave it out")
+        return self
+
+
+class Tls(_Part):
+    """How to trust a server."""
+
+    root_certificates: Text = ""
+    """A PEM file, relative to the experiment's folder; "" for the usual ones."""
+    server_name: Text = ""
+
+
+class PluginUse(_Part):
+    """A plugin and how to reach it: by a command, an address, or as one that ships with the server."""
+
+    command: Annotated[Many[Text], Field(min_length=1)] | None = None
+    address: Name | None = None
+    use: Name | None = None
+    """The name of a builtin or adapter."""
+    plugin: Text = ""
+    """Which plugin of that process; "" if it serves just one of the kind."""
+    settings: JsonObject = Field(default_factory=dict)
+    env: dict[Name, Text] = Field(default_factory=dict)
+    tls: Tls | None = None
+    token: Text = ""
+    folder: SkipJsonSchema[str] = ""
+    """The working folder of the command; filled in when a file is read."""
+    start_limit: Duration = 30.0
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, env: dict[str, str]) -> dict[str, str]:
+        for name, value in env.items():
+            if "=" in name or "\0" in value:
+                raise ValueError(f"{name!r} cannot be a variable of an environment")
+        return env
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [key for key in ("command", "address", "use") if getattr(self, key) is not None]
+        if not ways:
+            raise ValueError("says no way to the plugin; give use, command or address")
+        if len(ways) > 1:
+            raise ValueError(f"{' and '.join(ways)} exclude each other; keep one")
+        for key, needs in (("env", "command"), ("tls", "address"), ("token", "address")):
+            if getattr(self, key) and ways != [needs]:
+                raise ValueError(f"{key} goes with {needs}, not with {ways[0]}; leave it out")
+        return self
+
+
+class TargetUse(PluginUse):
+    """The system under test."""
+
+
+class ScorerUse(PluginUse):
+    """A judge."""
+
+    name: DotlessName | None = None
+    """None: the plugin's name, with the settings that differ if it is used more than once."""
+    threshold: NumberOrMap | None = None
+    """One number for all of its scores, or a map by score. None: they have no verdict of their own."""
+    weight: WeightOrMap | None = None
+    map: dict[Name, ValuePath] = Field(default_factory=dict)
+    """Named inputs, each a path into item, output or trial."""
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
+    timeout: Duration | None = None
+    """For one attempt; None: the run's."""
+    sampling: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    """The share of trials that it scores."""
+
+    def threshold_of(self, score: str) -> float | None:
+        """The threshold of one of its scores."""
+        return self.threshold.get(score) if isinstance(self.threshold, dict) else self.threshold
+
+    def weight_of(self, score: str) -> float | None:
+        """The weight of one of its scores."""
+        return self.weight.get(score) if isinstance(self.weight, dict) else self.weight
+
+
+class Epochs(_Part):
+    """Repetition, and how the values of an item's epochs become one."""
+
+    count: Annotated[int, Field(ge=1, le=10_000)] = 1
+    reducer: str = "mean"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("reducer")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        name, k = parse_reducer(text)
+        return name if k is None else f"{name}({k})"
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        k = parse_reducer(self.reducer)[1]
+        if k is not None and k > self.count:
+            raise ValueError(f"{self.reducer} needs {k} epochs, but count is {self.count}; raise count or lower k")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000}, handler(core)]}
+
+
+class TrialBounds(_Part):
+    """Bounds for each trial, which the target is asked to keep to; None does not bound."""
+
+    messages: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    tokens: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    steps: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+
+
+class Limits(_Part):
+    """Bounds on time, work and trouble. Lengths of time are in seconds."""
+
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
+    timeout: Duration = 60.0
+    trial_timeout: Duration = 600.0
+    silence: Duration = 120.0
+    deadline: Duration | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    max_errors: WrittenErrorLimit | None = None
+    tokens: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    cost: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = None
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
+    trial: TrialBounds = Field(default_factory=TrialBounds)
+
+    @field_validator("cost")
+    @classmethod
+    def _whole_micros(cls, cost: float | None) -> float | None:
+        if cost is not None and Decimal(repr(cost)) * 1_000_000 % 1:
+            raise ValueError(f"must have at most six decimals, not {cost!r}")
+        return cost
+
+    @property
+    def cost_micros(self) -> int | None:
+        """The budget in millionths of the currency's unit."""
+        return None if self.cost is None else int(Decimal(repr(self.cost)) * 1_000_000)
+
+
+class Criterion(_Part):
+    """One condition on a run's numbers."""
+
+    metric: str
+    scorer: Name | None = None
+    """A score key; None: the run's own number."""
+    min: Number | None = None
+    max: Number | None = None
+    label: Text = ""
+    severity: Literal["error", "warn"] = "error"
+    min_coverage: Share = 1.0
+    baseline: Name | None = None
+    """A run to compare with."""
+    max_drop: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        text = text.strip()
+        if text in METRICS:
+            return text
+        if text.split("(")[0] in REDUCERS_OF_K:
+            return "{}({})".format(*parse_reducer(text))
+        known = [*METRICS, *(f"{name}(k)" for name in REDUCERS_OF_K)]
+        raise ValueError(f"there is no metric {text!r}{suggestion(text, (*METRICS, *REDUCERS_OF_K), known)}")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.scorer is not None and self.metric in RUN_METRICS:
+            raise ValueError(f"{self.metric} is a number of the run, not of one score; leave scorer out")
+        if (self.baseline is None) != (self.max_drop is None):
+            raise ValueError("baseline and max_drop go together; give both or neither")
+        if self.min is None and self.max is None and self.baseline is None:
+            raise ValueError("says no condition; give min, max, or baseline with max_drop")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is above max {self.max:g}, so it never holds")
+        return self
+
+
+def _no_target(value: object) -> object:
+    return None if value == "none" else value
+
+
+class Experiment(_Part):
+    """What is to be done: a dataset, a target, scorers, and what counts as good."""
+
+    name: Name
+    description: Text = ""
+    dataset: DatasetUse
+    target: Annotated[
+        TargetUse | None,
+        BeforeValidator(_no_target, json_schema_input_type=TargetUse | Literal["none"] | None),
+    ] = None
+    """None: the dataset brings the outputs along."""
+    scorers: Many[ScorerUse] = ()
+    epochs: Epochs = Field(default_factory=Epochs)
+    limits: Limits = Field(default_factory=Limits)
+    criteria: Many[Criterion] = ()
+    tags: Many[Name] = ()
+    metadata: JsonObject = Field(default_factory=dict)
+
+    @field_validator("tags")
+    @classmethod
+    def _each_once(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tags))
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        named: dict[str, int] = {}
+        for index, scorer in enumerate(self.scorers):
+            if scorer.name is not None and named.setdefault(scorer.name, index) != index:
+                raise ValueError(
+                    f"scorers[{named[scorer.name]}] and scorers[{index}] are both called {scorer.name!r}; rename one"
+                )
+        for index, criterion in enumerate(self.criteria):
+            name = criterion.metric.split("(")[0]
+            k = parse_reducer(criterion.metric)[1] if name in REDUCERS_OF_K else None
+            if k is not None and k > self.epochs.count:
+                raise ValueError(
+                    f"criteria[{index}].metric: {criterion.metric} needs {k} epochs, but epochs is {self.epochs.count}"
+                )
+        return self
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Experiment:
+        """An experiment from plain data.
+
+        Raises:
+            Invalid: it does not fit the schema; the message is one line, with the path of each fault.
+        """
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise invalid(error, cls, Reason.EXPERIMENT_INVALID) from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Experiment:
+        """An experiment from its canonical JSON."""
+        document: dict[str, Any] = json.loads(text)
+        return cls.parse(document)
+
+    def canonical_json(self) -> str:
+        """Everything, defaults included, as JSON with sorted keys; the form in which it is stored."""
+        return _canonical(self.model_dump(mode="json", by_alias=True))
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON without folders, hexadecimal: where the file lies defines nothing."""
+        document = self.model_dump(mode="json", by_alias=True)
+        for part in (document["dataset"], document["target"], *document["scorers"]):
+            if part is not None:
+                del part["folder"]
+        return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+    def over(self, name: str, version: int) -> Experiment:
+        """The same over a version of a stored dataset, whatever it read its items from before."""
+        dataset = DatasetUse(name=name, version=version, items=self.dataset.items, limit=self.dataset.limit)
+        return self.model_copy(update={"dataset": dataset})
+
+
+def _canonical(document: object) -> str:
+    return json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of experiment files, for editors."""
+    schema = Experiment.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "evalbus experiment"}
+
+
+def in_folder(path: str, folder: str) -> Path:
+    """A path of an experiment, which is relative to the experiment's folder."""
+    return Path(folder, path)
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------
+
+_ENVIRONMENT = re.compile(r"\$\{env:([^{}]+)\}")
+
+
+def resolve_env(value: Any, environ: Mapping[str, str], where: str = "") -> Any:
+    """A copy in which each text that is as a whole `${env:NAME}` is replaced by that variable. Never store it.
+
+    Raises:
+        Invalid: a variable is not set; the message says which and where it is asked for.
+    """
+    if isinstance(value, dict):
+        return {key: resolve_env(each, environ, where + _step(key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(resolve_env(each, environ, f"{where}[{index}]") for index, each in enumerate(value))
+    match = _ENVIRONMENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    if match[1] not in environ:
+        raise Invalid(
+            Reason.EXPERIMENT_INVALID,
+            f"{where or 'experiment'}: the environment has no variable {match[1]}; set it and start again",
+            field=where,
+        )
+    return environ[match[1]]
+
+
+def _step(key: str) -> str:
+    path = format_path((key,))
+    return path if path.startswith("[") else f".{path}"
