@@ -14,6 +14,8 @@ A *target* is the system under test, a *scorer* judges its outputs. Both are pla
         serve(exact_match)
 """
 
+from evalbus._context import Context
+from evalbus._definition import Scorer, Target, scorer, target
 from evalbus._errors import (
     CallFailed,
     ContractBroken,
@@ -28,10 +30,12 @@ from evalbus._output import Message, Money, Output, Span, Timing, ToolCall, Usag
 from evalbus._plugin import Isolation, Need, PluginInfo, Purpose, ScorerInfo, TargetInfo
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus, ScoreStep
 from evalbus._value import NULL, Value
+from evalbus._version import VERSION as __version__
 
 __all__ = [
     "NULL",
     "CallFailed",
+    "Context",
     "ContractBroken",
     "Direction",
     "EvalbusError",
@@ -52,9 +56,11 @@ __all__ = [
     "ScoreStatus",
     "ScoreStep",
     "ScoreTask",
+    "Scorer",
     "ScorerInfo",
     "SettingsInvalid",
     "Span",
+    "Target",
     "TargetInfo",
     "Timing",
     "ToolCall",
@@ -64,4 +70,7 @@ __all__ = [
     "TrialLimits",
     "Usage",
     "Value",
+    "__version__",
+    "scorer",
+    "target",
 ]

@@ -1,0 +1,3 @@
+"""The version of this package. A test compares it with the distribution's."""
+
+VERSION = "0.1.0"
