@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from evalbus import Direction, Failure, FailureCategory, FailureOrigin, Score, ScoreDeclaration, ScoreStatus
+from evalbus_server.aggregate.statistics import exact_mean, weighted_mean
 from evalbus_server.model.run import Outcome, ScoreKey
 
 CONTRACT_BROKEN = "CONTRACT_BROKEN"
@@ -98,48 +98,7 @@ def judge(
     if not values:
         return (Outcome.SKIPPED if keys else Outcome.PASSED), None, None
     outcome = Outcome.FAILED if failed else Outcome.PASSED
-    return outcome, (weighted_mean(values, weights) if weighed else mean(values)), None
-
-
-def mean(values: Sequence[float]) -> float:
-    """The exact mean of at least one finite value: the same in any order, and never outside of them."""
-    if len(values) == 1:
-        return values[0]
-    try:
-        found = math.fsum(values) / len(values)
-    except OverflowError:
-        return _exact(values, [1.0] * len(values))
-    # Two roundings can leave three values of 0.7 with a mean just below 0.7.
-    return min(max(found, min(values)), max(values))
-
-
-def weighted_mean(values: Sequence[float], weights: Sequence[float | None]) -> float | None:
-    """Σ w·v / Σ w over the values with w > 0; a weight of None is 1. None if no weight is left."""
-    products: list[float] = []
-    taken: list[float] = []
-    heavy: list[float] = []
-    for value, weight in zip(values, weights, strict=True):
-        if weight is None:
-            weight = 1.0
-        if weight > 0.0:
-            taken.append(value)
-            heavy.append(weight)
-            products.append(value * weight)
-    if not taken:
-        return None
-    try:
-        found = math.fsum(products) / math.fsum(heavy)
-    except (OverflowError, ValueError):  # a product that is infinite, or two of them with different signs
-        return _exact(taken, heavy)
-    if not math.isfinite(found):
-        return _exact(taken, heavy)
-    return min(max(found, min(taken)), max(taken))
-
-
-def _exact(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The weighted mean in fractions, for values so large that their sum is no float."""
-    pairs = [(Fraction(value), Fraction(weight)) for value, weight in zip(values, weights, strict=True)]
-    return float(sum(value * weight for value, weight in pairs) / sum(weight for _, weight in pairs))
+    return outcome, (weighted_mean(values, weights) if weighed else exact_mean(values)), None
 
 
 def _check(answer: Sequence[Score], keys: Sequence[tuple[int, ScoreKey]]) -> list[tuple[int, Score]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import Direction, Failure, FailureCategory, FailureOrigin, Score, ScoreDeclaration, ScoreStatus
-from evalbus_server.aggregate.judge import check_scores, judge, mean, weighted_mean
+from evalbus_server.aggregate.judge import check_scores, judge
 from evalbus_server.model.run import Outcome, ScoreKey
 
 TIMEOUT = Failure(FailureCategory.TIMEOUT, "no answer within 60 s", origin=FailureOrigin.SCORER)
@@ -264,24 +264,3 @@ class TestWeighted:
     def test_a_weight_on_a_skipped_score_still_counts_as_weights(self):
         scores = {0: Score.skipped("no"), 1: Score.scored(0.5)}
         assert judge(scores, [key("a", weight=2.0), key("b", weight=0.0)])[1] is None
-
-    @given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.floats(1e-3, 1e3)), min_size=1))
-    def test_it_lies_among_the_values_and_is_the_same_in_any_order(self, pairs):
-        values, weights = [value for value, _ in pairs], [weight for _, weight in pairs]
-        found = weighted_mean(values, weights)
-        assert found is not None
-        assert min(values) <= found <= max(values)
-        assert weighted_mean(values[::-1], weights[::-1]) == found
-
-
-class TestMean:
-    @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.randoms())
-    def test_it_lies_among_the_values_and_is_the_same_in_any_order(self, values, random):
-        found = mean(values)
-        assert min(values) <= found <= max(values)
-        random.shuffle(values)
-        assert mean(values) == found
-
-    @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 50))
-    def test_the_mean_of_equal_values_is_that_value(self, value, count):
-        assert mean([value] * count) == value
