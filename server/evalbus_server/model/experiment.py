@@ -109,6 +109,11 @@ class DatasetUse(_Part):
     """The experiment's folder; filled in when a file is read."""
 
     @property
+    def file(self) -> Path:
+        """The file of a path."""
+        return in_folder(self.path or "", self.folder)
+
+    @property
     def source(self) -> Literal["path", "stored", "records", "command"]:
         """Which of the four it is."""
         if self.path is not None:
@@ -402,7 +407,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def in_folder(path: str, folder: str) -> Path:
-    """A path of an experiment, which is relative to the experiment's folder."""
+    """Where a path of an experiment leads: it is relative to the experiment's folder."""
     return Path(folder, path)
 
 

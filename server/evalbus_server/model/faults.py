@@ -47,6 +47,8 @@ def _say(fault: ErrorDetails, schema: type[BaseModel]) -> str:  # noqa: C901  # 
             return f"unknown key{suggestion(key, known, known)}"
         case "string_type":
             return f"must be text, not {kind_of(value)}" + ("; put it in quotes" if _is_scalar(value) else "")
+        case "invalid_key":
+            return "a key must be text; put it in quotes"
         case "int_type" | "int_from_float" | "int_parsing":
             return f"must be a whole number, not {quoted(value)}"
         case "float_type" | "float_parsing":

@@ -1,0 +1,1 @@
+"""Use cases: experiments become runs, and runs are carried through the line."""
