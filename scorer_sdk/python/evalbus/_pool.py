@@ -165,7 +165,9 @@ class Pool:
         passed = time.monotonic() - began
         done = self._completed - completed
         self._stuck = self._stuck + 1 if done == 0 else 0
-        cheap = done * _CHEAP > passed  # and one thread after the other is the quickest way
+        cheap = done * _CHEAP > passed * (
+            self._threads - self._idle
+        )  # and one thread after the other is the quickest way
         if not cheap and _used_elsewhere() - used < _IDLE_SHARE * passed:
             self._widen(self._width)
         elif self._stuck >= _STUCK_TICKS:
