@@ -36,7 +36,7 @@ class OpenTrial:
     It is a class with slots and not a frozen value, since hundreds of thousands are made a minute.
     """
 
-    __slots__ = ("attempts", "item", "output", "scores", "trial_id", "usage", "waiting")
+    __slots__ = ("attempts", "holding", "item", "output", "scores", "trial_id", "usage", "waiting")
 
     def __init__(self, trial_id: int, item: Item, output: Output | None = None) -> None:
         """A trial as it leaves the plan, or with its stored *output*."""
@@ -47,6 +47,8 @@ class OpenTrial:
         """By position in the run's score keys; those that are known."""
         self.waiting = 0
         """Bit i is set while scorer i has not answered."""
+        self.holding = 0
+        """Bit i is set while scorer i has been asked and has not answered."""
         self.attempts = 0
         """Attempts at the target so far."""
         self.usage: Usage | None = None

@@ -1,0 +1,190 @@
+"""What the exchange sees of a plugin: one shape, whether it listens, was launched, or runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from evalbus import Failure, Item, Output, PluginInfo, Score, Usage, Value
+from evalbus._plugin import Open, Ready, TrialProgress
+from evalbus_server.model.trial import OpenTrial
+
+
+class Flight:
+    """One trial at one plugin: from the offer to the last word. Mutable, and made for every trial."""
+
+    __slots__ = (
+        "attempt",
+        "budget",
+        "deadline",
+        "failures",
+        "first_sent",
+        "heard",
+        "inputs",
+        "latency",
+        "losses",
+        "result",
+        "sent",
+        "sent_at",
+        "started",
+        "trial",
+        "tries",
+        "usage",
+    )
+
+    def __init__(self, trial: OpenTrial, inputs: dict[str, Value] | None = None) -> None:
+        """A flight that was not sent yet; *inputs* are a scorer's mapped inputs."""
+        self.trial = trial
+        self.inputs = inputs
+        self.tries = 0
+        """Attempts that count towards `retries`."""
+        self.attempt = 0
+        """The number of the attempt in flight: session * 1000 + n."""
+        self.sent = 0.0
+        """When the attempt was sent, by the loop's clock."""
+        self.sent_at = 0.0
+        """The same in seconds since 1970."""
+        self.first_sent: float | None = None
+        self.started = False
+        self.heard = 0.0
+        """When there was news of it, by the loop's clock; only once it has started."""
+        self.deadline = 0.0
+        self.budget: float | None = None
+        """Seconds left for all attempts together; None before the first."""
+        self.losses = 0
+        """Streams that broke while it was in flight."""
+        self.failures: list[FailedAttempt] | None = None
+        self.result: Output | tuple[Score, ...] | Failure | None = None
+        self.latency = 0.0
+        """Seconds from sending to answer, of the last attempt."""
+        self.usage: Usage | None = None
+        """What failed attempts consumed."""
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt that did not work."""
+
+    attempt: int
+    failure: Failure
+    usage: Usage | None
+    sent_at: float
+    duration: float
+
+
+class Answered(NamedTuple):
+    """One answer of a plugin, decoded and checked by itself."""
+
+    trial_id: int
+    attempt: int
+    result: Output | tuple[Score, ...] | Failure
+    usage: Usage | None
+
+
+class PushBack(NamedTuple):
+    """A plugin asks for less, or again for more."""
+
+    max_in_flight: int | None
+    pause: float
+    """Seconds."""
+
+
+@dataclass(slots=True)
+class Received:
+    """What one message of a plugin held."""
+
+    answers: Sequence[Answered] = ()
+    news: Sequence[TrialProgress] = ()
+    push_back: PushBack | None = None
+
+
+class Conversation(Protocol):
+    """An open conversation with a plugin, owned by one exchange: one sender, one receiver."""
+
+    ready: Ready
+
+    async def send(self, flights: Sequence[Flight], now: float) -> None:
+        """Send flights, all of them; *now* is the loop's clock, for the time that remains.
+
+        Raises:
+            ConversationLost: the conversation broke; the flights are still to be answered.
+        """
+        ...
+
+    async def cancel(self, attempts: Sequence[tuple[int, int]]) -> None:
+        """Ask to stop (trial id, attempt) pairs.
+
+        Raises:
+            ConversationLost: the conversation broke.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Say that nothing more will be sent."""
+        ...
+
+    async def receive(self) -> Received | None:
+        """The next message; None when the plugin ended the conversation in order.
+
+        Raises:
+            ConversationLost: the conversation broke.
+        """
+        ...
+
+    async def abandon(self) -> None:
+        """Break the conversation off at once; whoever waits in it sees ConversationLost."""
+        ...
+
+
+class Plugin(Protocol):
+    """A plugin that can be reached."""
+
+    info: PluginInfo
+    """What it said of itself."""
+
+    async def converse(self, opening: Open) -> Conversation:
+        """Open a conversation; a launched process that has died is started again.
+
+        Raises:
+            Unreachable: it cannot be reached or started.
+            Unfit: it refused.
+        """
+        ...
+
+    async def restart(self) -> None:
+        """Make sure that nothing of an abandoned conversation goes on: a launched process is ended."""
+        ...
+
+    def last_words(self) -> str:
+        """How a launched process ended and what it said last; "" if there is nothing to say."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of it; a launched process is ended."""
+        ...
+
+
+@dataclass(slots=True)
+class ConversationLost(Exception):
+    """A conversation broke: a piece of news for the exchange, which recovers."""
+
+    message: str
+    too_large: bool = False
+    """A message was over a limit of gRPC."""
+    hopeless: bool = False
+    """It would break again: the plugin does not do this service, or lets nobody in."""
+    status: str = field(default="")
+
+
+def size_of(value: Value | None) -> int:
+    """About how many bytes a value takes."""
+    return 0 if value is None else len(value.body)
+
+
+def size_of_item(item: Item) -> int:
+    """About how many bytes an item takes."""
+    return 64 + size_of(item.input) + size_of(item.expected) + len(item.metadata_json)
+
+
+def nothing(*_: Any) -> None:
+    """Do nothing: the default of callbacks."""

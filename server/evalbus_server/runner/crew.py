@@ -1,0 +1,230 @@
+"""The plugins of one run: reached, opened, named; and the score keys that follow from what they declare."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evalbus import FailureOrigin, PluginInfo, ScorerInfo
+from evalbus._definition import Plugin as Definition
+from evalbus._definition import Scorer as ScorerDefinition
+from evalbus._plugin import Open
+from evalbus_server.errors import Denied, Invalid, Reason
+from evalbus_server.model.experiment import Experiment, PluginUse, ScorerUse, resolve_env
+from evalbus_server.model.faults import suggestion
+from evalbus_server.model.run import ScoreKey
+from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.port import Flight, Plugin
+from evalbus_server.runner.names import score_keys, scorer_names
+
+
+class Reachable(Plugin, Protocol):
+    """A plugin that can be reached before it is conversed with."""
+
+    async def reach(self) -> PluginInfo:
+        """Connect and shake hands."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A plugin to be made: with its secrets resolved, and what its trials are told of the run."""
+
+    use: PluginUse
+    scorer: bool
+    items: int
+    experiment: Experiment
+    definition: Definition[Any, Any] | None
+    """Of a plugin in this process."""
+    token: str
+    environment: Mapping[str, str]
+
+
+MakePlugin = Callable[[Wanted], Reachable]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What crews are made with."""
+
+    make_plugin: MakePlugin
+    builtins: Mapping[str, Definition[Any, Any]]
+    commands: frozenset[tuple[str, ...]] | None = None
+    """The commands that may be started; None: all (an embedded run starts what its file says)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a crew is called together for."""
+
+    experiment: Experiment
+    run_id: str
+    session: int
+    items: int
+    given: Mapping[str, Definition[Any, Any]]
+    """Functions that an embedded run was given, by name."""
+
+
+class Crew:
+    """The plugins of one session of a run."""
+
+    def __init__(self, call: Call, means: Means) -> None:
+        """Nobody is reached yet."""
+        self._call = call
+        self._means = means
+        self.target: Exchange | None = None
+        self.scorers: list[Exchange] = []
+        self.infos: list[PluginInfo] = []
+        """What the plugins said of themselves: the target first, if there is one."""
+        self.names: list[str] = []
+        self.keys: tuple[ScoreKey, ...] = ()
+        self._plugins: list[Reachable] = []
+        self.on_target: Callable[[list[Flight]], None] = _nobody
+        self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
+
+    async def assemble(self) -> None:
+        """Reach all plugins and open their conversations, so that settings are judged before the first trial.
+
+        Raises:
+            ServerError: one of them cannot be reached, refuses, or does not fit; nothing is left open then.
+        """
+        try:
+            experiment = self._call.experiment
+            uses: list[tuple[PluginUse, str]] = []
+            if experiment.target is not None:
+                uses.append((experiment.target, "target"))
+            uses.extend((use, f"scorers[{index}]") for index, use in enumerate(experiment.scorers))
+            self._plugins = [self._make(use, where) for use, where in uses]
+            self.infos = await _all([plugin.reach() for plugin in self._plugins])
+            for (use, where), info in zip(uses, self.infos, strict=True):
+                _check_inputs(use, where, info)
+            plugins = list(self._plugins)
+            if experiment.target is not None:
+                self.target = self._exchange(experiment.target, "target", plugins.pop(0), self._target_done)
+            for index, (use, plugin) in enumerate(zip(experiment.scorers, plugins, strict=True)):
+                done = functools.partial(self._scorer_done, index)
+                self.scorers.append(self._exchange(use, f"scorers[{index}]", plugin, done))
+            await _all([exchange.open() for exchange in self._exchanges])
+            scorer_infos = self.infos[-len(self.scorers) :] if self.scorers else []
+            self.names = scorer_names(experiment.scorers, scorer_infos)
+            declared = [_declared(exchange, info) for exchange, info in zip(self.scorers, scorer_infos, strict=True)]
+            self.keys = score_keys(self.names, experiment.scorers, declared)
+        except BaseException:
+            await self.dismiss()
+            raise
+
+    async def dismiss(self) -> None:
+        """Break off what is open, and let go of the plugins; launched processes end."""
+        await asyncio.gather(*(exchange.close() for exchange in self._exchanges), return_exceptions=True)
+        await asyncio.gather(*(plugin.close() for plugin in self._plugins), return_exceptions=True)
+        self._plugins = []
+
+    def scorer_info(self, index: int) -> ScorerInfo:
+        """What only a scorer says of itself."""
+        kind = self.infos[len(self.infos) - len(self.scorers) + index].kind
+        assert isinstance(kind, ScorerInfo)
+        return kind
+
+    # --- making -------------------------------------------------------------------------------------------------
+
+    def _make(self, use: PluginUse, where: str) -> Reachable:
+        scorer = isinstance(use, ScorerUse)
+        definition = None
+        if use.use is not None:
+            definition = self._definition(use.use, scorer, where)
+        if use.command is not None and self._means.commands is not None and use.command not in self._means.commands:
+            message = f"{where}.command: this server does not start {' '.join(use.command)!r}; it starts only commands of its own configuration"
+            raise Denied(Reason.COMMAND_NOT_ALLOWED, message, field=f"{where}.command")
+        return self._means.make_plugin(
+            Wanted(
+                use,
+                scorer,
+                self._call.items,
+                self._call.experiment,
+                definition,
+                str(resolve_env(use.token, os.environ, f"{where}.token")),
+                resolve_env(dict(use.env), os.environ, f"{where}.env"),
+            )
+        )
+
+    def _definition(self, name: str, scorer: bool, where: str) -> Definition[Any, Any]:
+        known = {**self._means.builtins, **self._call.given}
+        fitting = {key: each for key, each in known.items() if isinstance(each, ScorerDefinition) is scorer}
+        if name not in fitting:
+            kind = "scorer" if scorer else "target"
+            hint = suggestion(name, sorted(fitting), sorted(fitting))
+            message = f"{where}.use: there is no builtin {kind} {name!r}{hint}"
+            raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.use")
+        return fitting[name]
+
+    def _exchange(
+        self, use: PluginUse, where: str, plugin: Reachable, done: Callable[[list[Flight]], None]
+    ) -> Exchange:
+        call = self._call
+        limits = call.experiment.limits
+        settings = resolve_env(dict(use.settings), os.environ, f"{where}.settings")
+        opening = Open(
+            plugin=plugin.info.name,
+            session_id=f"{call.run_id}.{call.session}.{where}",
+            run_id=call.run_id,
+            settings_json=json.dumps(settings, ensure_ascii=False) if settings else "",
+            tags=call.experiment.tags,
+            silence=limits.silence,
+        )
+        scorer = use if isinstance(use, ScorerUse) else None
+        timeout = limits.timeout if scorer is None or scorer.timeout is None else scorer.timeout
+        rules = Rules(
+            concurrency=limits.concurrency if scorer is None else scorer.concurrency,
+            timeout=timeout,
+            trial_timeout=max(limits.trial_timeout, timeout) if scorer is not None else limits.trial_timeout,
+            silence=limits.silence,
+            retries=limits.retries,
+            session=call.session,
+        )
+        origin = FailureOrigin.TARGET if scorer is None else FailureOrigin.SCORER
+        return Exchange(plugin, opening, rules, done, origin=origin)
+
+    @property
+    def _exchanges(self) -> list[Exchange]:
+        return self.scorers if self.target is None else [self.target, *self.scorers]
+
+    def _target_done(self, flights: list[Flight]) -> None:
+        self.on_target(flights)
+
+    def _scorer_done(self, index: int, flights: list[Flight]) -> None:
+        self.on_scorer(index, flights)
+
+
+def _declared(exchange: Exchange, info: PluginInfo) -> Any:
+    assert exchange.ready is not None and isinstance(info.kind, ScorerInfo)
+    return exchange.ready.scores or info.kind.scores
+
+
+def _check_inputs(use: PluginUse, where: str, info: PluginInfo) -> None:
+    """A mapped input that the scorer does not know is a slip."""
+    if not isinstance(use, ScorerUse) or not isinstance(info.kind, ScorerInfo):
+        return
+    for name in use.map:
+        if name not in info.kind.inputs:
+            known = info.kind.inputs
+            hint = suggestion(name, known, known) if known else "; it takes none"
+            message = f"{where}.map: scorer {info.name!r} takes no input {name!r}{hint}"
+            raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.map.{name}")
+
+
+async def _all(awaitables: list[Any]) -> list[Any]:
+    """All results; the first error is raised once the others have ended too."""
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return list(results)
+
+
+def _nobody(*_: Any) -> None:
+    """A crew that no line listens to: it is only being checked."""

@@ -1,0 +1,337 @@
+"""The line: carries every trial from the plan to the log, each exactly once.
+
+    plan ──▶ target ──▶ log (outputs) ──▶ panel of scorers ──▶ judge ──▶ log (results)
+
+It alone knows the whole way. Lists move, not tasks. One window counts trials from admission to the commit of their
+output; the panel has its own from there to the scores. An output is committed before any scorer is asked about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evalbus import Failure, FailureCategory, FailureOrigin, Output
+from evalbus_server.errors import ServerError
+from evalbus_server.model.run import Counts, Run, ScoreKey
+from evalbus_server.model.trial import (
+    AttemptRecord,
+    Changes,
+    OpenTrial,
+    OutputRecord,
+    ResultRecord,
+    ScoreRecord,
+    StoredItem,
+    trial_id_of,
+)
+from evalbus_server.plugin.exchange import Exchange
+from evalbus_server.plugin.port import Flight, size_of_item
+from evalbus_server.runner.limits import Watchdog
+from evalbus_server.scorer.panel import Panel
+
+PAGE = 256
+LEAST_WINDOW = 2048
+WINDOW_BYTES = 64 * 1024 * 1024
+
+
+class Judge(Protocol):
+    """Makes the outcome of a trial from its scores."""
+
+    def __call__(
+        self, scores: dict[int, Any], keys: Sequence[ScoreKey], target_failure: Failure | None = None
+    ) -> tuple[Any, float | None, Failure | None]: ...
+
+
+class Committed(Protocol):
+    """What a commit did."""
+
+    @property
+    def last_n(self) -> int: ...
+    @property
+    def counts(self) -> Counts: ...
+
+
+class Log(Protocol):
+    """Where records go; commits come by themselves, in groups."""
+
+    def add(
+        self,
+        outputs: Sequence[OutputRecord] = (),
+        scores: Sequence[ScoreRecord] = (),
+        attempts: Sequence[AttemptRecord] = (),
+        results: Sequence[ResultRecord] = (),
+    ) -> None: ...
+    async def flush(self) -> None: ...
+
+
+OpenItems = Callable[[int, int, int], list[StoredItem]]
+"""(epoch, after, limit) -> open items of the run, by position."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How a run is going, for display. Never stored."""
+
+    counts: Counts
+    answered: int
+    """Trials that the target has answered, from the start of the run."""
+    in_flight: int
+    means: list[tuple[str, int, float | None]]
+    """By score key: values in this session, and their mean."""
+
+
+def window_for(concurrency: int) -> int:
+    """How many trials may be on their way: more than this gains nothing."""
+    return max(4 * concurrency, LEAST_WINDOW)
+
+
+class Line:
+    """One session of one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        open_items: OpenItems,
+        judge: Judge,
+        watchdog: Watchdog,
+        answered: int = 0,
+    ) -> None:
+        """*answered* is how many trials the target has answered in earlier sessions."""
+        self.run = run
+        self.counts = run.counts
+        self._open_items = open_items
+        self._judge = judge
+        self._watchdog = watchdog
+        self._window = LEAST_WINDOW
+        self._answered = answered
+        self._target: Exchange | None = None
+        self._panel: Panel | None = None
+        self._log: Log | None = None
+        self._open: dict[int, OpenTrial] = {}
+        self._in_line = 0
+        self._bytes = 0
+        self._ns = [0] * len(run.score_keys)
+        self._sums = [0.0] * len(run.score_keys)
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connect(self, target: Exchange | None, panel: Panel, log: Log) -> None:
+        """Hand over the stations, which in turn were given this line's methods."""
+        self._target = target
+        if target is not None:
+            self._window = window_for(target.concurrency)
+        self._panel = panel
+        self._log = log
+
+    # --- the way ------------------------------------------------------------------------------------------------
+
+    async def carry(self) -> None:
+        """Carry every open trial of the run to its result, or until the line is stopped.
+
+        Raises:
+            ExceptionGroup: with the ServerError that made going on impossible: a plugin lost for good, the store.
+        """
+        assert self._panel is not None and self._log is not None
+        async with asyncio.TaskGroup() as belt:
+            guard = belt.create_task(self._fail_on_trouble())
+            scorers = [belt.create_task(seat.exchange.run()) for seat in self._panel.seats]
+            target = None if self._target is None else belt.create_task(self._target.run())
+            await self._admit()
+            if self._target is not None and target is not None:
+                self._target.finish()
+                await target
+            await self._log.flush()
+            await self._panel.caught_up()
+            self._panel.finish()
+            if scorers:
+                await asyncio.wait(scorers)
+            guard.cancel()
+        await self._log.flush()
+
+    async def _fail_on_trouble(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._trouble
+
+    async def _admit(self) -> None:
+        """Let open trials in, page by page and epoch by epoch, as the window allows."""
+        for epoch in range(1, self.run.epochs + 1):
+            after = -1
+            while not self._stopping.is_set():
+                while self._in_line + PAGE > self._window or self._bytes > WINDOW_BYTES:
+                    self._room.clear()
+                    if not await self._room_or_stop():
+                        return
+                page = self._open_items(epoch, after, PAGE)
+                if not page:
+                    break
+                after = page[-1].position
+                self._let_in(page, epoch)
+                await asyncio.sleep(0)
+
+    async def _room_or_stop(self) -> bool:
+        await self._room.wait()
+        return not self._stopping.is_set()
+
+    def _let_in(self, page: list[StoredItem], epoch: int) -> None:
+        self._in_line += len(page)
+        opened = self._open
+        trials = []
+        for position, item in page:
+            trial = OpenTrial(trial_id_of(position, epoch), item)
+            opened[trial.trial_id] = trial
+            trials.append(trial)
+            self._bytes += size_of_item(item)
+        if self._target is not None:
+            self._target.offer([Flight(trial) for trial in trials])
+        else:
+            self._take_outputs_along(trials)
+
+    def _take_outputs_along(self, trials: list[OpenTrial]) -> None:
+        """Without a target the items bring their outputs."""
+        outputs: list[OutputRecord] = []
+        results: list[ResultRecord] = []
+        for trial in trials:
+            trial.output = trial.item.output
+            if trial.output is None:
+                message = f"item {trial.item.id!r} brings no output, and the experiment has no target"
+                failure = Failure(FailureCategory.INVALID, message, "OUTPUT_MISSING", FailureOrigin.SERVER, False)
+                results.append(self._result(trial, failure))
+            else:
+                outputs.append(OutputRecord(trial.trial_id, trial.output, 0, 0, None))
+                if not self.run.score_keys:
+                    results.append(self._result(trial, None))
+        self._store(outputs=outputs, results=results)
+
+    def target_answered(self, flights: list[Flight]) -> None:
+        """Take the target's final answers."""
+        outputs: list[OutputRecord] = []
+        results: list[ResultRecord] = []
+        attempts: list[AttemptRecord] = []
+        no_scorers = not self.run.score_keys
+        errors = 0
+        for flight in flights:
+            trial = flight.trial
+            failures = flight.failures
+            trial.attempts = 1
+            if failures is not None:
+                attempts.extend(AttemptRecord(trial.trial_id, -1, *failed) for failed in failures)
+                trial.attempts = len(failures) + (not isinstance(flight.result, Failure))
+                trial.usage = flight.usage
+            result = flight.result
+            if isinstance(result, Output):
+                trial.output = result
+                if result.usage is not None:
+                    trial.usage = result.usage if trial.usage is None else trial.usage + result.usage
+                outputs.append(OutputRecord(trial.trial_id, result, flight.attempt, trial.attempts, flight.latency))
+                if no_scorers:
+                    results.append(self._result(trial, None))
+            else:
+                assert isinstance(result, Failure)
+                errors += 1
+                results.append(self._result(trial, result))
+        self._answered += len(flights)
+        self._store(outputs=outputs, results=results, attempts=attempts)
+        self._watchdog.target_answered(len(flights), errors, flights)
+
+    def scored(self, done: list[OpenTrial], scores: list[ScoreRecord], attempts: list[AttemptRecord]) -> None:
+        """Take scores from the panel; *done* are the trials that have them all."""
+        ns, sums = self._ns, self._sums
+        for record in scores:
+            value = record.score.value
+            if value is not None:
+                ns[record.key] += 1
+                sums[record.key] += value
+        self._store(scores=scores, attempts=attempts, results=[self._result(trial, None) for trial in done])
+        assert self._panel is not None
+        self._watchdog.scored(self._panel.seats, done)
+
+    def _result(self, trial: OpenTrial, target_failure: Failure | None) -> ResultRecord:
+        outcome, weighted, failure = self._judge(trial.scores, self.run.score_keys, target_failure)
+        return ResultRecord(trial.trial_id, outcome, weighted, failure, trial.attempts, trial.usage)
+
+    def _store(self, **records: Any) -> None:
+        assert self._log is not None
+        self._log.add(**records)
+
+    # --- after a commit -----------------------------------------------------------------------------------------
+
+    def committed(self, changes: Changes, committed: Committed) -> None:
+        """A commit was made: make room, and let the scorers see the outputs that it stored."""
+        assert self._panel is not None
+        opened = self._open
+        left = 0
+        stored: list[OpenTrial] = []
+        for record in changes.outputs:
+            trial = opened.pop(record.trial_id, None)
+            if trial is not None:
+                left += 1
+                self._bytes -= size_of_item(trial.item)
+                stored.append(trial)
+        for result in changes.results:
+            trial = opened.pop(result.trial_id, None)
+            if trial is not None:
+                left += 1
+                self._bytes -= size_of_item(trial.item)
+        self._in_line -= left
+        self.counts = committed.counts
+        if left:
+            self._room.set()
+        if changes.scores:
+            self._panel.stored({record.trial_id for record in changes.scores})
+        if stored and self._panel.seats:
+            self._panel.offer(stored, committed.last_n)
+
+    def failed(self, trouble: ServerError) -> None:
+        """The store gave up: nothing more is asked, and `carry` raises."""
+        self._stop_admitting()
+        if not self._trouble.done():
+            self._trouble.set_exception(trouble)
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Let nothing more in and ask nothing more; what is in flight may finish."""
+        assert self._panel is not None
+        self._stop_admitting()
+        if self._target is not None:
+            self._target.stop()
+        self._panel.stop()
+
+    def cancel(self) -> None:
+        """Stop, and cancel what is in flight."""
+        assert self._panel is not None
+        self._stop_admitting()
+        if self._target is not None:
+            self._target.cancel()
+        self._panel.cancel()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the store gave up."""
+        return self._trouble.done()
+
+    def _stop_admitting(self) -> None:
+        self._stopping.set()
+        self._room.set()
+
+    # --- for display --------------------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> int:
+        """Broken promises of the plugins in this session."""
+        own = 0 if self._target is None else self._target.faults
+        return own + (0 if self._panel is None else self._panel.faults)
+
+    def progress(self) -> Progress:
+        """How the run is going now."""
+        means = [
+            (key.key, n, total / n if n else None)
+            for key, n, total in zip(self.run.score_keys, self._ns, self._sums, strict=True)
+        ]
+        in_flight = 0 if self._target is None else self._target.in_flight
+        return Progress(self.counts, self._answered, in_flight, means)

@@ -1,0 +1,456 @@
+"""Runs: start, plan, cancel, stop, read, watch. Each run at work here is one task, and owns all it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from evalbus import Item, PluginInfo
+from evalbus._definition import Plugin as Definition
+from evalbus_server.aggregate.criteria import check_criteria
+from evalbus_server.aggregate.judge import check_scores, judge
+from evalbus_server.aggregate.summary import summarise
+from evalbus_server.dataset.select import Selector
+from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
+from evalbus_server.model.event import Event
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection
+from evalbus_server.model.summary import Summary
+from evalbus_server.model.trial import EPOCHS, Changes
+from evalbus_server.runner.crew import Call, Crew, Means
+from evalbus_server.runner.limits import Watchdog
+from evalbus_server.runner.line import Line, window_for
+from evalbus_server.scorer.mapping import parse_path
+from evalbus_server.scorer.panel import Panel, Seat
+from evalbus_server.store import RunLog, Store
+from evalbus_server.watch.bell import Bell
+from evalbus_server.watch.follow import Followed, Idle, Notice, follow
+
+AT_ONCE = 8
+"""More runs than this wait their turn."""
+GRACE = 10.0
+"""Seconds that trials in flight get when a run is stopped, before they are cancelled."""
+PAGE = 1000
+
+_log = structlog.get_logger("evalbus.run")
+
+Given = Mapping[str, Definition[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will do."""
+
+    items: int
+    epochs: int
+    plugins: tuple[PluginInfo, ...]
+    keys: tuple[ScoreKey, ...]
+    has_target: bool
+    scorers: int
+
+    @property
+    def trials(self) -> int:
+        """Trials in all."""
+        return self.items * self.epochs
+
+
+@dataclass(slots=True)
+class Working:
+    """A run at work here."""
+
+    run: Run
+    crew: Crew
+    task: asyncio.Task[None] | None = None
+    line: Line | None = None
+    ending: RunState | None = None
+    """How it ends if trials are pending: set by whoever stops it."""
+    reason: str = ""
+    hard: asyncio.TimerHandle | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Runs:
+    """The runs of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        means: Means,
+        bell: Bell,
+        *,
+        read_numbers: Callable[[str], RunNumbers],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*read_numbers* reads what a summary needs, on a connection of its own: it is called in a thread."""
+        self._store = store
+        self._means = means
+        self._bell = bell
+        self._read_numbers = read_numbers
+        self._clock = clock
+        self._working: dict[str, Working] = {}
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._starting: dict[str, asyncio.Lock] = {}
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def plan(
+        self, experiment: Experiment, items: Iterable[Item] | None = None, given: Given | None = None
+    ) -> Plan:
+        """Check everything that can be checked before a run, without storing anything.
+
+        *items* are those of a dataset that is not stored yet.
+
+        Raises:
+            ServerError: what would hinder the run; the message says what to do.
+        """
+        if items is None:
+            dataset = self._dataset(experiment)
+            selection = self._select(experiment, dataset)
+            count = selection.items
+        else:
+            selector = Selector(experiment.dataset.items, experiment.dataset.limit)
+            count = sum(1 for item in items if selector.takes(item.id))
+        _check_size(experiment, count)
+        crew = Crew(Call(experiment, "validation", 1, count, given or {}), self._means)
+        await crew.assemble()
+        try:
+            self._check_criteria(experiment, crew.keys)
+            infos = tuple(crew.infos)
+            return Plan(
+                count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, len(crew.scorers)
+            )
+        finally:
+            await crew.dismiss()
+
+    async def start(self, experiment: Experiment, *, request_id: str = "", given: Given | None = None) -> Run:
+        """Start a run over a stored dataset, and return once it is stored; the work goes on by itself.
+
+        The same *request_id* with the same experiment gives the same run.
+
+        Raises:
+            ServerError: what hinders the run; no trial was asked.
+        """
+        if not request_id:
+            return await self._start(experiment, "", given or {})
+        async with self._starting.setdefault(request_id, asyncio.Lock()):
+            earlier = self._store.run_of_request(request_id)
+            if earlier is not None:
+                if _asked(earlier) != _asked_digest(experiment):
+                    message = f"the request id {request_id!r} was used for another experiment; take a new one"
+                    raise Conflict(Reason.REQUEST_ID_REUSED, message)
+                return earlier
+            return await self._start(experiment, request_id, given or {})
+
+    async def _start(self, experiment: Experiment, request_id: str, given: Given) -> Run:
+        dataset = self._dataset(experiment)
+        selection = self._select(experiment, dataset)
+        _check_size(experiment, selection.items)
+        experiment = experiment.over(dataset.name, dataset.version)
+        run_id = new_run_id(self._clock())
+        crew = Crew(Call(experiment, run_id, 1, selection.items, given), self._means)
+        await crew.assemble()
+        try:
+            self._check_criteria(experiment, crew.keys)
+            run = self._store.create_run(
+                Run(
+                    id=run_id,
+                    name=experiment.name,
+                    state=RunState.QUEUED,
+                    created_at=self._clock(),
+                    dataset=dataset,
+                    selection=selection,
+                    epochs=experiment.epochs.count,
+                    experiment_json=experiment.canonical_json(),
+                    digest=experiment.digest(),
+                    score_keys=crew.keys,
+                    counts=Counts(planned=selection.items * experiment.epochs.count),
+                    tags=experiment.tags,
+                    request_id=request_id,
+                )
+            )
+        except BaseException:
+            await crew.dismiss()
+            raise
+        working = Working(run, crew)
+        self._working[run.id] = working
+        working.task = asyncio.create_task(self._work(working, experiment), name=f"run {run.id}")
+        return run
+
+    def _dataset(self, experiment: Experiment) -> DatasetVersion:
+        use = experiment.dataset
+        if use.source != "stored" or use.name is None:
+            raise Invalid(Reason.EXPERIMENT_INVALID, "dataset: it is not stored yet; upload it first", field="dataset")
+        return self._store.dataset(use.name, use.version)
+
+    def _select(self, experiment: Experiment, dataset: DatasetVersion) -> Selection:
+        """Count the selected items, and find the last one."""
+        use = experiment.dataset
+        if not use.items:
+            count = dataset.items if use.limit is None else min(use.limit, dataset.items)
+            return Selection((), count, self._store.position_at(dataset, count))
+        selector = Selector(use.items, use.limit)
+        after = last = -1
+        count = 0
+        while page := self._store.items(dataset.name, dataset.version, after=after, limit=PAGE):
+            after = page[-1].position
+            for position, item in page:
+                if selector.takes(item.id):
+                    count, last = count + 1, position
+        return Selection(use.items, count, last)
+
+    def _check_criteria(self, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
+        check_criteria(experiment.criteria, keys, experiment.epochs.count)
+        for index, criterion in enumerate(experiment.criteria):
+            if criterion.baseline is not None:
+                try:
+                    baseline = self._store.run(criterion.baseline)
+                except ServerError as error:
+                    message = f"criteria[{index}].baseline: {error}"
+                    raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline") from None
+                if baseline.state is not RunState.COMPLETED:
+                    message = f"criteria[{index}].baseline: run {baseline.id} is {baseline.state.name}, not COMPLETED"
+                    raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")
+
+    # --- working ------------------------------------------------------------------------------------------------
+
+    async def _work(self, working: Working, experiment: Experiment) -> None:
+        """Carry a run out, from its turn to its end."""
+        run_id = working.run.id
+        state, reason = RunState.INTERRUPTED, ""
+        try:
+            async with self._turns:
+                if working.ending is None:
+                    working.run = self._store.begin_session(run_id)
+                    self._bell.ring(run_id)
+                    _log.info("run started", run=run_id, trials=working.run.counts.planned)
+                    await self._carry(working, experiment)
+                state, reason = self._end_of(working)
+        except asyncio.CancelledError:
+            state, reason = RunState.INTERRUPTED, "STOPPED: the server ended"
+            raise
+        except Exception as error:  # a trouble of a plugin or the store, or a fault of ours: the server goes on
+            state, reason = RunState.ABORTED, _told(error, run_id)
+        finally:
+            if working.hard is not None:
+                working.hard.cancel()
+            await working.crew.dismiss()
+            await self._close(working, experiment, state, reason)
+
+    async def _carry(self, working: Working, experiment: Experiment) -> None:
+        run, crew, store = working.run, working.crew, self._store
+        limits = experiment.limits
+        loop = asyncio.get_running_loop()
+
+        def abort(constant: str, sentence: str) -> None:
+            self._end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
+
+        watchdog = Watchdog(limits, abort, store.usage(run))
+        stored = store.output_count(run)
+        fresh = stored == 0 and run.counts.done == 0
+        line = Line(
+            run,
+            open_items=lambda epoch, after, limit: store.open_items(run, epoch, after=after, limit=limit, fresh=fresh),
+            judge=judge,
+            watchdog=watchdog,
+            answered=stored,
+        )
+        seats = []
+        for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
+            keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
+            paths = {name: parse_path(path) for name, path in use.map.items()}
+            seats.append(Seat(index, exchange, keys, crew.scorer_info(index), paths, use.sampling))
+        panel = Panel(
+            seats,
+            unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
+            check=check_scores,
+            scored=line.scored,
+            window=window_for(max((use.concurrency for use in experiment.scorers), default=1)),
+        )
+
+        def committed(changes: Changes, done: Any) -> None:
+            line.committed(changes, done)
+            if done.sequence is not None:
+                self._bell.ring(run.id)
+
+        log = RunLog(store, run, committed, line.failed)
+        crew.on_target, crew.on_scorer = line.target_answered, panel.answered
+        line.connect(crew.target, panel, log)
+        working.line = line
+        deadline = None if limits.deadline is None else loop.call_later(limits.deadline, watchdog.deadline_passed)
+        try:
+            panel.resume(stored)
+            await line.carry()
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            if line.faults and not line.broken:
+                store.add_protocol_faults(run.id, line.faults)
+
+    def _end_of(self, working: Working) -> tuple[RunState, str]:
+        """The state of a run whose line has ended in order."""
+        counts = working.run.counts if working.line is None else working.line.counts
+        if counts.pending == 0:
+            return RunState.COMPLETED, ""
+        if working.ending is not None:
+            return working.ending, working.reason
+        return RunState.ABORTED, f"{Reason.INTERNAL}: {counts.pending} trials are left over"
+
+    async def _close(self, working: Working, experiment: Experiment, state: RunState, reason: str) -> None:
+        """Store the end of a run with its verdict, and tell everybody."""
+        run_id = working.run.id
+        try:
+            verdict = None
+            if state.over:
+                summary = await self._summarise(replace(self._store.run(run_id), state=state))
+                verdict = summary.verdict
+            self._store.change_state(run_id, state, reason=reason, verdict=verdict)
+            _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
+        except StoreTrouble as trouble:
+            _log.error("the end of the run could not be stored", run=run_id, reason=trouble.reason)
+            working.run = replace(working.run, state=RunState.ABORTED, reason=f"{trouble.reason}: {trouble}")
+        else:
+            working.run = self._store.run(run_id)
+        finally:
+            self._working.pop(run_id, None)
+            working.over.set()
+            self._bell.ring(run_id)
+
+    # --- ending -------------------------------------------------------------------------------------------------
+
+    def cancel(self, run_id: str) -> Run:
+        """Cancel a run: nothing more is asked, what is in flight is cancelled, what is stored stays.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: another process carries it out.
+        """
+        run = self._store.run(run_id)
+        working = self._working.get(run.id)
+        if working is None:
+            if run.state.over:
+                return run
+            raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is carried out by another process; ask that one")
+        self._end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)
+        return self._store.run(run.id)
+
+    async def stop(self, run_id: str, *, grace: float = GRACE) -> None:
+        """Interrupt a run: trials in flight get *grace* seconds, then they are cancelled. It can be resumed."""
+        working = self._working.get(run_id)
+        if working is not None:
+            self._end(working, RunState.INTERRUPTED, "INTERRUPTED: stopped before it was done", grace=grace)
+            await working.over.wait()
+
+    async def close(self, *, grace: float = GRACE) -> None:
+        """Interrupt all runs and wait for their ends."""
+        await asyncio.gather(*(self.stop(run_id, grace=grace) for run_id in list(self._working)))
+
+    def _end(self, working: Working, state: RunState, reason: str, *, grace: float) -> None:
+        if working.ending is None:
+            working.ending, working.reason = state, reason
+        line = working.line
+        if line is None:
+            return
+        if grace > 0:
+            line.stop()
+            if working.hard is None:
+                working.hard = asyncio.get_running_loop().call_later(grace, line.cancel)
+        else:
+            line.cancel()
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, run_id: str) -> Run:
+        """One run as it is now."""
+        run = self._store.run(run_id)
+        working = self._working.get(run.id)
+        return run if working is None or working.line is None else replace(run, counts=working.line.counts)
+
+    async def wait(self, run_id: str) -> Run:
+        """The run once it is over, if it is at work here."""
+        working = self._working.get(run_id)
+        if working is not None:
+            await working.over.wait()
+            return working.run
+        return self._store.run(run_id)
+
+    async def summary(self, run_id: str) -> Summary:
+        """The numbers of a run, computed from what is stored."""
+        return await self._summarise(self._store.run(run_id))
+
+    async def _summarise(self, run: Run) -> Summary:
+        experiment = Experiment.from_json(run.experiment_json)
+        numbers = replace(await asyncio.to_thread(self._read_numbers, run.id), run=run)
+        baselines = {}
+        for criterion in experiment.criteria:
+            if criterion.baseline is not None and criterion.baseline not in baselines:
+                other = self._store.run(criterion.baseline)
+                baselines[criterion.baseline] = await self._summarise(other)
+        return summarise(numbers, experiment.criteria, experiment.epochs.reducer, baselines)
+
+    def watch(self, run_id: str, after: int) -> AsyncIterator[Event | Notice | Idle]:
+        """Follow a run from any event on; see `watch/follow.py`.
+
+        Raises:
+            NotFound: there is no such run.
+            Invalid: *after* is beyond the last event.
+        """
+        run = self._store.run(run_id)
+        if after > run.last_sequence:
+            message = f"the last event of run {run.id} is {run.last_sequence}, so nothing can follow {after}; watch without a sequence"
+            raise Invalid(Reason.SEQUENCE_OUT_OF_RANGE, message)
+        followed = Followed(
+            events=lambda run_id, after, limit: self._store.events(run_id, after=after, limit=limit),
+            run=self._store.run,
+            progress=self.progress,
+            bell=self._bell,
+        )
+        return follow(followed, run.id, after)
+
+    def progress(self, run_id: str) -> Any:
+        """How a run that is at work here goes; None for any other."""
+        working = self._working.get(run_id)
+        return None if working is None or working.line is None else working.line.progress()
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        """The runs at work here."""
+        return tuple(self._working)
+
+
+def new_run_id(now: float) -> str:
+    """An id that sorts by time of creation: milliseconds in hexadecimal, then 40 random bits."""
+    return f"r{int(now * 1000):011x}{os.urandom(5).hex()}"
+
+
+def _check_size(experiment: Experiment, items: int) -> None:
+    if items == 0:
+        chosen = " with these `items` and `limit`" if experiment.dataset.items or experiment.dataset.limit else ""
+        raise Unfit(Reason.NOTHING_TO_RUN, f"nothing to run: the dataset has no item{chosen}", field="dataset")
+    if experiment.epochs.count > EPOCHS:
+        raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")
+
+
+def _told(error: BaseException, run_id: str) -> str:
+    """Why a run could not go on, from what its line raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ServerError):
+        return f"{error.reason}: {error}"
+    _log.error("run failed", run=run_id, exc_info=error)
+    return f"{Reason.INTERNAL}: {error!r}"
+
+
+def _asked(run: Run) -> str:
+    return _asked_digest(Experiment.from_json(run.experiment_json))
+
+
+def _asked_digest(experiment: Experiment) -> str:
+    """The digest of an experiment without the version that its dataset had when it started."""
+    return experiment.model_copy(update={"dataset": experiment.dataset.model_copy(update={"version": None})}).digest()

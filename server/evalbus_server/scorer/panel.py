@@ -1,0 +1,288 @@
+"""All scorers of a run. Each has its own exchange and its own cursor: a slow one holds up nobody.
+
+Outputs reach a scorer from memory while it keeps up, and from the store when it has fallen behind or the run was
+resumed: scoring what is stored and not yet scored is the ordinary path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evalbus import Failure, FailureCategory, FailureOrigin, Item, Need, Output, Score, ScorerInfo, Usage, Value
+from evalbus_server.model.run import ScoreKey
+from evalbus_server.model.trial import AttemptRecord, OpenTrial, ScoreRecord, epoch_of
+from evalbus_server.plugin.exchange import Exchange
+from evalbus_server.plugin.port import Flight
+
+PAGE = 128
+
+
+class InputPath(Protocol):
+    """A compiled path into item and output."""
+
+    def find(self, item: Item, output: Output, trial_id: int) -> Value | None:
+        """The value there; None if there is none."""
+        ...
+
+
+CheckScores = Callable[[Sequence[Score] | Failure, Sequence[tuple[int, ScoreKey]]], list[tuple[int, Score]]]
+Unscored = Callable[[int, int, int], tuple[list[tuple[int, OpenTrial]], int]]
+"""(scorer, after, limit) -> stored outputs that it has not scored, and the last place looked at."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """One scorer of the panel."""
+
+    index: int
+    exchange: Exchange
+    keys: tuple[tuple[int, ScoreKey], ...]
+    """Its score keys, with their positions in the run."""
+    info: ScorerInfo
+    inputs: dict[str, InputPath] = field(default_factory=dict)
+    sampling: float = 1.0
+    cursor: int = 0
+    """The last output that it was offered, in the order of commits."""
+    behind: bool = False
+    held: int = 0
+    """Trials it was offered and has not answered."""
+    answered: int = 0
+    errors: int = 0
+
+    @property
+    def bit(self) -> int:
+        """Its bit in the masks of a trial."""
+        return 1 << self.index
+
+
+class Panel:
+    """Hands stored outputs to every scorer, and scored trials on."""
+
+    def __init__(
+        self,
+        seats: Sequence[Seat],
+        *,
+        unscored: Unscored,
+        check: CheckScores,
+        scored: Callable[[list[OpenTrial], list[ScoreRecord], list[AttemptRecord]], None],
+        window: int,
+    ) -> None:
+        """*scored* gets trials whose last score has come, and the records of all that came with it."""
+        self.seats = tuple(seats)
+        self._unscored = unscored
+        self._check = check
+        self._scored = scored
+        self._window = window
+        self._trials: dict[int, OpenTrial] = {}
+        self._all = (1 << len(seats)) - 1
+        self._last = 0
+        self._stopped = False
+        self._quiet = asyncio.Event()
+
+    def resume(self, last: int) -> None:
+        """Begin behind: *last* outputs were stored by earlier sessions, and whoever has not scored them will."""
+        self._last = last
+        for seat in self.seats:
+            seat.behind = last > 0
+            if seat.behind:
+                self._catch_up(seat)
+
+    def offer(self, trials: list[OpenTrial], last: int) -> None:
+        """Take trials whose outputs were just stored, the last of them as number *last* of the run."""
+        everyone = self._all
+        for trial in trials:
+            trial.waiting = everyone
+            trial.holding = 0
+            self._trials[trial.trial_id] = trial
+        for seat in self.seats:
+            if seat.behind or seat.held + len(trials) > self._window:
+                seat.behind = True
+            else:
+                seat.cursor = last
+                self._ask(seat, trials)
+        self._last = last
+        for trial in trials:
+            if not trial.holding and trial.waiting:
+                self._trials.pop(trial.trial_id, None)  # everybody is behind: it comes back from the store
+
+    def stored(self, trial_ids: Iterable[int]) -> None:
+        """Scores of these trials are stored: those that nobody works on leave the memory."""
+        for trial_id in trial_ids:
+            trial = self._trials.get(trial_id)
+            if trial is not None and not trial.holding:
+                del self._trials[trial_id]
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._stopped = True
+        for seat in self.seats:
+            seat.behind = False
+            seat.exchange.stop()
+        self._quiet.set()
+
+    def cancel(self) -> None:
+        """Stop, and cancel what scorers are working on."""
+        self.stop()
+        for seat in self.seats:
+            seat.exchange.cancel()
+
+    def finish(self) -> None:
+        """Nothing more will be offered."""
+        for seat in self.seats:
+            seat.exchange.finish()
+
+    async def caught_up(self) -> None:
+        """Wait until every scorer has been offered every stored output."""
+        while not self._stopped and any(seat.behind or seat.held for seat in self.seats):
+            self._quiet.clear()
+            await self._quiet.wait()
+
+    @property
+    def faults(self) -> int:
+        """Broken promises of all scorers."""
+        return sum(seat.exchange.faults for seat in self.seats)
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def _ask(self, seat: Seat, trials: Iterable[OpenTrial]) -> None:
+        """Offer trials to a scorer; those that it need not see get their scores at once."""
+        bit = seat.bit
+        flights: list[Flight] = []
+        at_once: list[tuple[OpenTrial, Sequence[Score] | Failure]] = []
+        plain = not (seat.inputs or seat.info.needs or seat.sampling < 1)
+        for trial in trials:
+            trial.holding |= bit
+            if plain:
+                flights.append(Flight(trial))
+                continue
+            answer = self._without_asking(seat, trial)
+            if answer is not None:
+                at_once.append((trial, answer))
+                continue
+            inputs, failure = self._inputs(seat, trial)
+            if failure is not None:
+                at_once.append((trial, failure))
+            else:
+                flights.append(Flight(trial, inputs))
+        seat.held += len(flights) + len(at_once)
+        seat.exchange.offer(flights)
+        if at_once:
+            self._settle(seat, [(trial, answer, None) for trial, answer in at_once])
+
+    def _without_asking(self, seat: Seat, trial: OpenTrial) -> Sequence[Score] | None:
+        """SKIPPED scores for a trial that is not sampled, or that lacks what the scorer needs."""
+        item, output = trial.item, trial.output
+        assert output is not None
+        if seat.sampling < 1 and not sampled(item.id, epoch_of(trial.trial_id), seat.sampling):
+            return _skipped(seat, f"not sampled: this scorer takes {seat.sampling:g} of the trials")
+        for need in seat.info.needs:
+            if need is Need.EXPECTED and "expected" not in seat.inputs and not item.accepted:
+                return _skipped(seat, "the item has no expected answer")
+            if need is Need.MESSAGES and not output.messages:
+                return _skipped(seat, "the output has no messages")
+            if need is Need.TOOL_CALLS and not output.tool_calls:
+                return _skipped(seat, "the output has no tool calls")
+            if need is Need.SPANS and not output.spans:
+                return _skipped(seat, "the output has no spans")
+        return None
+
+    def _inputs(self, seat: Seat, trial: OpenTrial) -> tuple[dict[str, Value] | None, Failure | None]:
+        """The mapped inputs of a scorer, or the failure if one is missing."""
+        if not seat.inputs:
+            return None, None
+        assert trial.output is not None
+        inputs: dict[str, Value] = {}
+        for name, path in seat.inputs.items():
+            value = path.find(trial.item, trial.output, trial.trial_id)
+            if value is None:
+                message = f"the mapped input {name!r} has no value: there is no {path}"
+                failure = Failure(FailureCategory.INVALID, message, "INPUT_MISSING", FailureOrigin.SERVER, False)
+                return None, failure
+            inputs[name] = value
+        return inputs, None
+
+    def _catch_up(self, seat: Seat) -> None:
+        """Offer a scorer that has fallen behind the next page of what it has not scored."""
+        if self._stopped or not seat.behind or seat.held > self._window // 2:
+            return
+        page, looked_at = self._unscored(seat.index, seat.cursor, PAGE)
+        trials = []
+        for _, loaded in page:
+            trial = self._trials.get(loaded.trial_id)
+            if trial is None:
+                trial = self._trials[loaded.trial_id] = loaded
+            if trial.waiting & seat.bit and not trial.holding & seat.bit:
+                trials.append(trial)
+        seat.cursor = max(seat.cursor, looked_at)
+        if seat.cursor >= self._last:
+            seat.behind = False
+            self._quiet.set()
+        if trials:
+            self._ask(seat, trials)
+        if seat.behind:
+            asyncio.get_running_loop().call_soon(self._catch_up, seat)  # a page at a time: the loop stays free
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def answered(self, index: int, flights: list[Flight]) -> None:
+        """Take a scorer's final answers."""
+        seat = self.seats[index]
+        attempts: list[AttemptRecord] = []
+        answers: list[tuple[OpenTrial, Sequence[Score] | Failure, Usage | None]] = []
+        for flight in flights:
+            if flight.failures is not None:
+                attempts.extend(AttemptRecord(flight.trial.trial_id, index, *failed) for failed in flight.failures)
+            answers.append((flight.trial, flight.result, flight.usage))  # type: ignore[arg-type]
+        self._settle(seat, answers, attempts)
+
+    def _settle(
+        self,
+        seat: Seat,
+        answers: Iterable[tuple[OpenTrial, Sequence[Score] | Failure, Usage | None]],
+        attempts: list[AttemptRecord] | None = None,
+    ) -> None:
+        records: list[ScoreRecord] = []
+        done: list[OpenTrial] = []
+        check, keys = self._check, seat.keys
+        off = ~seat.bit
+        count = 0
+        for trial, answer, usage in answers:
+            count += 1
+            broken = False
+            for (position, score), (_, key) in zip(check(answer, keys), keys, strict=True):
+                value = score.value
+                trial.scores[position] = score
+                records.append(
+                    ScoreRecord(trial.trial_id, position, score, None if value is None else key.passes(value))
+                )
+                if score.usage is not None:
+                    trial.usage = score.usage if trial.usage is None else trial.usage + score.usage
+                broken = broken or score.failure is not None
+            if usage is not None:
+                trial.usage = usage if trial.usage is None else trial.usage + usage
+            seat.errors += broken
+            trial.waiting &= off
+            trial.holding &= off
+            if not trial.waiting:
+                done.append(trial)
+        seat.held -= count
+        seat.answered += count
+        self._scored(done, records, attempts or [])
+        if seat.behind:
+            self._catch_up(seat)
+        if not seat.held:
+            self._quiet.set()
+
+
+def sampled(item_id: str, epoch: int, share: float) -> bool:
+    """Whether a trial belongs to a sample: the same for equal shares, in every run, and a smaller share within a larger."""
+    digest = hashlib.blake2b(f"{epoch}\0{item_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64
+
+
+def _skipped(seat: Seat, why: str) -> list[Score]:
+    return [Score.skipped(why, name=key.declaration.name) for _, key in seat.keys]

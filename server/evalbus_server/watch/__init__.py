@@ -1,0 +1,1 @@
+"""Watching: a commit only rings a bell, and every watcher reads the stored events itself, from its own place."""
