@@ -14,6 +14,9 @@ A *target* is the system under test, a *scorer* judges its outputs. Both are pla
         serve(exact_match)
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from evalbus._context import Context
 from evalbus._definition import Scorer, Target, scorer, target
 from evalbus._errors import (
@@ -31,6 +34,10 @@ from evalbus._plugin import Isolation, Need, PluginInfo, Purpose, ScorerInfo, Ta
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus, ScoreStep
 from evalbus._value import NULL, Value
 from evalbus._version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from evalbus._serve import Server, serve, start_server
+    from evalbus.bench import ScorerBench, TargetBench
 
 __all__ = [
     "NULL",
@@ -57,10 +64,13 @@ __all__ = [
     "ScoreStep",
     "ScoreTask",
     "Scorer",
+    "ScorerBench",
     "ScorerInfo",
+    "Server",
     "SettingsInvalid",
     "Span",
     "Target",
+    "TargetBench",
     "TargetInfo",
     "Timing",
     "ToolCall",
@@ -72,5 +82,23 @@ __all__ = [
     "Value",
     "__version__",
     "scorer",
+    "serve",
+    "start_server",
     "target",
 ]
+
+# These need grpc or asyncio, which cost more to import than everything above: a program pays when it uses them.
+_LATER = {
+    "ScorerBench": "evalbus.bench",
+    "Server": "evalbus._serve",
+    "TargetBench": "evalbus.bench",
+    "serve": "evalbus._serve",
+    "start_server": "evalbus._serve",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is used seldom, or late, when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -104,7 +104,7 @@ def failure_of(error: BaseException, name: str) -> Failure:
     kind = type(error).__name__
     text = f"{kind}: {_str(error)}".removesuffix(": ")
     if kind == "CancelledError":
-        text = f"{text}: {name} raised it, and nobody had cancelled the trial"
+        text = f"{text}: raised by {name} itself, nobody had cancelled the trial"
     return Failure(FailureCategory.INTERNAL, one_line(text), upper_snake(kind), details_json=_details(error))
 
 

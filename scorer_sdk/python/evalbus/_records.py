@@ -1,0 +1,145 @@
+"""The two kinds of conversation as records: what a request holds, and how answers are packed into messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from evalbus import wire
+from evalbus._definition import Plugin, Scorer, Target
+from evalbus._errors import ContractBroken
+from evalbus._failure import Failure, FailureCategory
+from evalbus._plugin import Answer, Ready, ScoreAnswer, TrialProgress
+from evalbus._results import one_line
+from evalbus.v1 import plugin_pb2, scorer_pb2, target_pb2
+
+RECORDS = 256
+"""Records in a message, at most."""
+BYTES = 1024 * 1024
+"""Bytes of a message, at most; a larger record travels alone."""
+RECORD_BYTES = 2 * 1024 * 1024
+"""Bytes of a record, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What differs between a conversation with a target and one with a scorer."""
+
+    service: str
+    method: str
+    plugin: type[Plugin[Any, Any]]
+    request: type[Any]
+    response: type[Any]
+    batch: str
+    """The name of the request's batch."""
+    records: Callable[[Any], Sequence[Any]]
+    """The records of a request that holds a batch."""
+    decode: Callable[[Any], Any]
+    answer: type[Answer] | type[ScoreAnswer]
+    fill: Callable[[Any, Any], None]
+
+    def read(self, request: Any) -> tuple[list[Any], list[Any]]:
+        """The trials or tasks of a batch, and the answers for those that break the contract."""
+        good, bad = [], []
+        decode = self.decode
+        for record in self.records(request):
+            try:
+                good.append(decode(record))
+            except ContractBroken as error:
+                failure = Failure(FailureCategory.INVALID, one_line(str(error)), "CONTRACT_BROKEN")
+                bad.append(self.answer(record.trial_id, record.attempt, failure))
+        return good, bad
+
+    def pack(self, answers: Sequence[Any]) -> list[bytes]:
+        """Answers as messages, each at most BYTES or of one record. An answer that cannot travel becomes a failure."""
+        response = self.response()
+        records = response.answers.answers
+        for answer in answers:
+            self._put(records.add(), answer)
+        data: bytes = response.SerializeToString()
+        return [data] if len(data) <= BYTES else list(self._split(records))
+
+    def ready(self, ready: Ready) -> bytes:
+        """The message that says that the conversation is open."""
+        data: bytes = self.response(ready=wire.ready_to_proto(ready)).SerializeToString()
+        return data
+
+    def refused(self, failure: Failure) -> bytes:
+        """The message that says that it is not."""
+        refused = plugin_pb2.Refused(failure=wire.failure_to_proto(failure))
+        data: bytes = self.response(refused=refused).SerializeToString()
+        return data
+
+    def progress(self, news: Sequence[TrialProgress]) -> bytes:
+        """A message with news of trials."""
+        response = self.response()
+        response.progress.SetInParent()
+        for entry in news:
+            try:
+                message = wire.progress_to_proto(entry)
+            except Exception:  # an author's note or usage that has no form on the wire: the news is that it goes on
+                message = wire.progress_to_proto(TrialProgress(entry.trial_id, entry.attempt, entry.kind))
+            response.progress.trials.append(message)
+        data: bytes = response.SerializeToString()
+        return data
+
+    def _put(self, record: Any, answer: Any) -> None:
+        try:
+            self.fill(record, answer)
+        except Exception as error:  # the values in it are an author's, and may be anything
+            record.Clear()
+            reason = "NOT_UNICODE" if isinstance(error, UnicodeError) else "RESULT_INVALID"
+            text = one_line(f"the answer has no form on the wire: {error}")
+            self._fail(record, answer.trial_id, answer.attempt, Failure(FailureCategory.INTERNAL, text, reason))
+
+    def _fail(self, record: Any, trial_id: int, attempt: int, failure: Failure) -> None:
+        record.Clear()
+        self.fill(record, self.answer(trial_id, attempt, failure))
+
+    def _split(self, records: Sequence[Any]) -> Iterator[bytes]:
+        response, total = self.response(), 0
+        for record in records:
+            size = record.ByteSize()
+            if size > RECORD_BYTES:
+                text = f"the answer has {size:,} bytes, which is over the limit of {RECORD_BYTES:,}"
+                failure = Failure(FailureCategory.INVALID, text, "MESSAGE_TOO_LARGE")
+                self._fail(record, record.trial_id, record.attempt, failure)
+                size = record.ByteSize()
+            if total and total + size > BYTES:
+                yield response.SerializeToString()
+                response, total = self.response(), 0
+            response.answers.answers.append(record)
+            total += size + _ENVELOPE
+        yield response.SerializeToString()
+
+
+_ENVELOPE = 8
+"""Bytes around a record in its batch, at most."""
+
+TARGET = Side(
+    service="evalbus.v1.Target",
+    method="Answer",
+    plugin=Target,
+    request=target_pb2.AnswerRequest,
+    response=target_pb2.AnswerResponse,
+    batch="trials",
+    records=attrgetter("trials.trials"),
+    decode=wire.trial_from_proto,
+    answer=Answer,
+    fill=wire.fill_answer,
+)
+SCORER = Side(
+    service="evalbus.v1.Scorer",
+    method="Score",
+    plugin=Scorer,
+    request=scorer_pb2.ScoreRequest,
+    response=scorer_pb2.ScoreResponse,
+    batch="tasks",
+    records=attrgetter("tasks.tasks"),
+    decode=wire.task_from_proto,
+    answer=ScoreAnswer,
+    fill=wire.fill_score_answer,
+)
+SIDES = (TARGET, SCORER)
