@@ -1,0 +1,91 @@
+"""`exact_match`: whether the answer is the expected one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+from evalbus import Score, ScoreTask, Value, scorer
+from evalbus_server.scorer.builtin._compared import (
+    FULL,
+    INPUTS,
+    NO_EXPECTED,
+    NONE,
+    Normalize,
+    Prepare,
+    accepted_of,
+    actual_of,
+    preparation,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMatchSettings:
+    """What counts as the same."""
+
+    ignore_case: bool = False
+    trim: bool = True
+    normalize: Normalize = "none"
+
+
+def _set_up(settings: ExactMatchSettings) -> Prepare:
+    return preparation(ignore_case=settings.ignore_case, trim=settings.trim, normalize=settings.normalize)
+
+
+@scorer("exact_match", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, mode="inline")
+def exact_match(task: ScoreTask, state: Prepare) -> Score:
+    """1 if the answer is the expected one, or one of several; else 0. Outer space does not count unless asked for.
+
+    JSON is compared by what it says: the order of keys does not matter, numbers are compared as numbers with all
+    their digits. A text beside a JSON document is the same if it is written the same, or says the same as JSON.
+    """
+    accepted = accepted_of(task)
+    if not accepted:
+        return NO_EXPECTED
+    actual = actual_of(task)
+    return FULL if any(_same(actual, expected, state) for expected in accepted) else NONE
+
+
+def _same(actual: Value, expected: Value, prepare: Prepare) -> bool:
+    left, right = actual.body, expected.body
+    if not isinstance(left, str) or not isinstance(right, str):
+        return left == right
+    texts = (actual.kind == "text") + (expected.kind == "text")
+    if left == right or (texts and prepare(left) == prepare(right)):
+        return True
+    if texts == 2:
+        return False
+    try:
+        return _same_json(_DECODER.decode(left), _DECODER.decode(right), prepare)
+    except (ValueError, RecursionError, InvalidOperation):  # a text that is no JSON, or a number beyond all sense
+        return False
+
+
+def _same_json(left: Any, right: Any, prepare: Prepare) -> bool:
+    if type(left) is not type(right):  # so that true is not 1
+        return False
+    if isinstance(left, str):
+        return left == right or prepare(left) == prepare(right)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same_json, left, right, [prepare] * len(left)))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same_json(left[key], right[key], prepare) for key in left)
+    return bool(left == right)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key comes twice")
+    return made
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse, object_pairs_hook=_without_doubles
+)

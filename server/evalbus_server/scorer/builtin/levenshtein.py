@@ -1,0 +1,80 @@
+"""`levenshtein`: how much of a text would have to be changed to make it the expected one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rapidfuzz.distance import Levenshtein
+
+from evalbus import Score, ScoreTask, scorer
+from evalbus_server.scorer.builtin._compared import (
+    FULL,
+    INPUTS,
+    NO_EXPECTED,
+    Normalize,
+    Prepare,
+    accepted_of,
+    actual_of,
+    not_text,
+    preparation,
+    unjudged,
+)
+
+MOST_WORK = 1_000_000_000
+"""Pairs of characters that are compared at most, about 30 ms: nothing else in the process moves meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevenshteinSettings:
+    """What counts as the same character."""
+
+    ignore_case: bool = False
+    normalize: Normalize = "none"
+
+
+def _set_up(settings: LevenshteinSettings) -> Prepare:
+    return preparation(ignore_case=settings.ignore_case, normalize=settings.normalize)
+
+
+@scorer("levenshtein", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, mode="inline")
+def levenshtein(task: ScoreTask, state: Prepare) -> Score:
+    """1 - edits / length of the longer text: 1 for the same text, 0 if no character can stay.
+
+    An edit inserts, deletes or replaces one Unicode code point. Two empty texts are the same. Of several expected
+    texts the nearest counts. JSON is compared as it is written. Very long texts that differ in many places are
+    ERRORED as TEXT_TOO_LONG.
+    """
+    accepted = accepted_of(task)
+    if not accepted:
+        return NO_EXPECTED
+    actual = actual_of(task)
+    if not isinstance(actual.body, str):
+        return not_text(actual, "output")
+    text = state(actual.body)
+    best = -1.0
+    for expected in accepted:
+        if not isinstance(expected.body, str):
+            return not_text(expected, "expected answer")
+        wanted = state(expected.body)
+        if text == wanted:
+            return FULL
+        found = _similarity(text, wanted)
+        if found is None:
+            return unjudged(
+                "TEXT_TOO_LONG",
+                f"texts of {len(text):,} and {len(wanted):,} characters that differ in so many places are too long for "
+                "levenshtein; compare a part of them with `map`",
+            )
+        best = max(best, found)
+    return Score.scored(best)
+
+
+def _similarity(left: str, right: str) -> float | None:
+    """The share that can stay; None if finding out would take too long."""
+    longer = max(len(left), len(right))
+    if len(left) * len(right) <= MOST_WORK:
+        return Levenshtein.normalized_similarity(left, right)
+    # The fewer edits there are, the fewer pairs have to be looked at.
+    allowed = MOST_WORK // longer
+    edits = Levenshtein.distance(left, right, score_cutoff=allowed)
+    return None if edits > allowed else 1 - edits / longer
