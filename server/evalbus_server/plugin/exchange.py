@@ -187,7 +187,7 @@ class Exchange:
                 self._conversation = None
                 if lost is None or self._nothing_left():
                     return
-                self._recover(lost)
+                self._recover(lost, await self._plugin.last_words())
                 await self._plugin.restart()
                 if self._fruitless > 1:
                     await asyncio.sleep(min(0.1 * 2**self._fruitless, 5.0))
@@ -546,7 +546,7 @@ class Exchange:
 
     # --- losses -------------------------------------------------------------------------------------------------
 
-    def _recover(self, lost: ConversationLost) -> None:
+    def _recover(self, lost: ConversationLost, words: str) -> None:
         """Put what was in flight back, find the one that breaks the plugin, or give the plugin up.
 
         Raises:
@@ -560,7 +560,6 @@ class Exchange:
         self._running.clear()
         self._zombies.clear()
         self._to_cancel.clear()
-        words = self._plugin.last_words()
         _log.warning(
             "conversation lost",
             plugin=self._plugin.info.name,

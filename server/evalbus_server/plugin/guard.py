@@ -15,6 +15,7 @@ import sys
 import time
 
 GRACE = 3.0
+GRACE_OF_ORPHANS = 0.5
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -60,19 +61,21 @@ def _end(child: int, code: int | None) -> int:
     """End the group and all descendants; the child's exit code."""
     _signal_group(child, signal.SIGTERM)
     deadline = time.monotonic() + GRACE
+    asked = False
     while time.monotonic() < deadline:
-        reaped = _reap(child) if code is None else code
-        code = reaped if reaped is not None else code
-        if code is not None and not _descendants():
+        code = _reap(child) if code is None else code
+        left = _descendants()
+        if code is not None and not left:
             return code
+        if code is not None and not asked:  # what is left had gone out of the group
+            asked = True
+            deadline = time.monotonic() + GRACE_OF_ORPHANS
+            _signal(left, signal.SIGTERM)
         time.sleep(0.02)
     _signal_group(child, signal.SIGKILL)
     for _ in range(100):
-        for pid in _descendants():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        reaped = _reap(child) if code is None else code
-        code = reaped if reaped is not None else code
+        _signal(_descendants(), signal.SIGKILL)
+        code = _reap(child) if code is None else code
         if code is not None and not _descendants():
             break
         time.sleep(0.02)
@@ -92,6 +95,12 @@ def _reap(child: int) -> int | None:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             code = 128 - code if code < 0 else code
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _signal_group(group: int, number: int) -> None:

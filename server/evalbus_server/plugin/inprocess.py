@@ -64,7 +64,7 @@ class InProcessPlugin:
     async def restart(self) -> None:
         """Nothing to start again."""
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """It has none."""
         return ""
 

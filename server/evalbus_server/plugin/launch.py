@@ -18,6 +18,8 @@ from evalbus_server.errors import Reason, Unreachable
 
 TAIL = 4000
 """So many characters of what a process printed are kept for error messages."""
+MOMENT = 0.5
+"""Seconds that a process whose conversation broke gets to end by itself."""
 GRACE = 3.0
 """Seconds between asking a process to end and killing its group; the guard keeps to it."""
 
@@ -46,7 +48,7 @@ class FixedAddress:
     async def end(self) -> None:
         """Nothing to end."""
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """Nothing is known of a foreign process."""
         return ""
 
@@ -161,8 +163,11 @@ class LaunchedProcess:
             shutil.rmtree(self._private, ignore_errors=True)
             self._private = None
 
-    def last_words(self) -> str:
-        """How it ended, if it has, and the end of what it printed."""
+    async def last_words(self) -> str:
+        """How it ended, if it has within a moment, and the end of what it printed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MOMENT):
+                await self.lost()
         code = None if self._process is None else self._process.returncode
         how = self._ended_as or ("" if code is None else _how(code))
         return f" ({how})" * bool(how) + self._quoted_tail()

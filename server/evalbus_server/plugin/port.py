@@ -139,8 +139,10 @@ class Conversation(Protocol):
 class Plugin(Protocol):
     """A plugin that can be reached."""
 
-    info: PluginInfo
-    """What it said of itself."""
+    @property
+    def info(self) -> PluginInfo:
+        """What it said of itself."""
+        ...
 
     async def converse(self, opening: Open) -> Conversation:
         """Open a conversation; a launched process that has died is started again.
@@ -155,8 +157,11 @@ class Plugin(Protocol):
         """Make sure that nothing of an abandoned conversation goes on: a launched process is ended."""
         ...
 
-    def last_words(self) -> str:
-        """How a launched process ended and what it said last; "" if there is nothing to say."""
+    async def last_words(self) -> str:
+        """How a launched process ended and what it said last; "" if there is nothing to say.
+
+        One that is about to end gets a moment for it.
+        """
         ...
 
     async def close(self) -> None:

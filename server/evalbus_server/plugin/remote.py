@@ -48,7 +48,7 @@ class Place(Protocol):
         """End the process, if there is one."""
         ...
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """How the process ended and what it said last; "" if there is nothing to say."""
         ...
 
@@ -118,7 +118,7 @@ class RemotePlugin:
                 raise Unreachable(Reason.PLUGIN_START_FAILED, f"{self._what()} {death.result()}")
         except grpc.aio.AioRpcError as error:
             await self._hang_up()
-            raise self._unreachable(address, error) from None
+            raise await self._unreachable(address, error) from None
         except BaseException:
             await self._hang_up()
             raise
@@ -134,9 +134,9 @@ class RemotePlugin:
     def _what(self) -> str:
         return f"plugin {self._name!r}" if self._name else "the plugin"
 
-    def _unreachable(self, address: str, error: grpc.aio.AioRpcError) -> ServerError:
+    async def _unreachable(self, address: str, error: grpc.aio.AioRpcError) -> ServerError:
         code, details = error.code(), one_line(error.details() or "")
-        words = self._place.last_words()
+        words = await self._place.last_words()
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             said = f"did not answer Describe within {self._place.limit:g} s"
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} at {address} {said}{words}")
@@ -189,7 +189,7 @@ class RemotePlugin:
             ) from None
         except ConversationLost as lost:
             await conversation.abandon()
-            words = await self._words_of_the_dying()
+            words = await self._place.last_words()
             raise Unreachable(
                 Reason.PLUGIN_UNREACHABLE, f"plugin {info.name!r} broke at `open`: {lost.message}{words}"
             ) from None
@@ -198,21 +198,14 @@ class RemotePlugin:
             raise
         return conversation
 
-    async def _words_of_the_dying(self) -> str:
-        """A process that broke a conversation may be about to end: wait a moment for its last words."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await self._place.lost()
-        return self._place.last_words()
-
     async def restart(self) -> None:
         """End a launched process, so that nothing of an abandoned conversation goes on."""
         await self._hang_up()
         await self._place.end()
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """How a launched process ended and what it said last."""
-        return self._place.last_words()
+        return await self._place.last_words()
 
     async def close(self) -> None:
         """Hang up, and end a launched process."""

@@ -46,7 +46,7 @@ def score_keys(
     Raises:
         Invalid: a threshold or weight is for a score that is not declared.
     """
-    keys = []
+    keys: list[ScoreKey] = []
     for index, (name, use, declarations) in enumerate(zip(names, uses, declared, strict=True)):
         scores = [declaration.name for declaration in declarations]
         for what, numbers in (("threshold", use.threshold), ("weight", use.weight)):

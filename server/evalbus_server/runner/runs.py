@@ -11,19 +11,19 @@ from typing import Any
 
 import structlog
 
-from evalbus import Item, PluginInfo
+from evalbus import Item, PluginInfo, Usage
 from evalbus._definition import Plugin as Definition
 from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.aggregate.judge import check_scores, judge
+from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.summary import summarise
 from evalbus_server.dataset.select import Selector
 from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection
 from evalbus_server.model.summary import Summary
-from evalbus_server.model.trial import EPOCHS, Changes
+from evalbus_server.model.trial import EPOCHS, POSITIONS, Changes
 from evalbus_server.runner.crew import Call, Crew, Means
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
@@ -85,14 +85,12 @@ class Runs:
         means: Means,
         bell: Bell,
         *,
-        read_numbers: Callable[[str], RunNumbers],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*read_numbers* reads what a summary needs, on a connection of its own: it is called in a thread."""
+        """*means* is what plugins are made with."""
         self._store = store
         self._means = means
         self._bell = bell
-        self._read_numbers = read_numbers
         self._clock = clock
         self._working: dict[str, Working] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -112,7 +110,7 @@ class Runs:
         """
         if items is None:
             dataset = self._dataset(experiment)
-            selection = self._select(experiment, dataset)
+            selection = await self._select(experiment, dataset)
             count = selection.items
         else:
             selector = Selector(experiment.dataset.items, experiment.dataset.limit)
@@ -150,7 +148,7 @@ class Runs:
 
     async def _start(self, experiment: Experiment, request_id: str, given: Given) -> Run:
         dataset = self._dataset(experiment)
-        selection = self._select(experiment, dataset)
+        selection = await self._select(experiment, dataset)
         _check_size(experiment, selection.items)
         experiment = experiment.over(dataset.name, dataset.version)
         run_id = new_run_id(self._clock())
@@ -189,12 +187,11 @@ class Runs:
             raise Invalid(Reason.EXPERIMENT_INVALID, "dataset: it is not stored yet; upload it first", field="dataset")
         return self._store.dataset(use.name, use.version)
 
-    def _select(self, experiment: Experiment, dataset: DatasetVersion) -> Selection:
+    async def _select(self, experiment: Experiment, dataset: DatasetVersion) -> Selection:
         """Count the selected items, and find the last one."""
         use = experiment.dataset
-        if not use.items:
-            count = dataset.items if use.limit is None else min(use.limit, dataset.items)
-            return Selection((), count, self._store.position_at(dataset, count))
+        if not use.items and use.limit is None:
+            return Selection((), dataset.items, POSITIONS - 1)
         selector = Selector(use.items, use.limit)
         after = last = -1
         count = 0
@@ -203,6 +200,9 @@ class Runs:
             for position, item in page:
                 if selector.takes(item.id):
                     count, last = count + 1, position
+            if selector.full:
+                break
+            await asyncio.sleep(0)
         return Selection(use.items, count, last)
 
     def _check_criteria(self, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
@@ -251,7 +251,7 @@ class Runs:
         def abort(constant: str, sentence: str) -> None:
             self._end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
 
-        watchdog = Watchdog(limits, abort, store.usage(run))
+        watchdog = Watchdog(limits, abort, Usage())
         stored = store.output_count(run)
         fresh = stored == 0 and run.counts.done == 0
         line = Line(
@@ -386,13 +386,14 @@ class Runs:
 
     async def _summarise(self, run: Run) -> Summary:
         experiment = Experiment.from_json(run.experiment_json)
-        numbers = replace(await asyncio.to_thread(self._read_numbers, run.id), run=run)
+        numbers = replace(await self._store.numbers_in_turns(run), run=run)
         baselines = {}
         for criterion in experiment.criteria:
             if criterion.baseline is not None and criterion.baseline not in baselines:
                 other = self._store.run(criterion.baseline)
-                baselines[criterion.baseline] = await self._summarise(other)
-        return summarise(numbers, experiment.criteria, experiment.epochs.reducer, baselines)
+                baselines[criterion.baseline] = await self._store.numbers_in_turns(other)
+        reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
+        return summarise(numbers, experiment.criteria, reducer, baselines=baselines, now=self._clock())
 
     def watch(self, run_id: str, after: int) -> AsyncIterator[Event | Notice | Idle]:
         """Follow a run from any event on; see `watch/follow.py`.

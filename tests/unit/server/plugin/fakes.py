@@ -46,7 +46,7 @@ class FakePlugin:
     async def restart(self) -> None:
         self.restarts += 1
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         return " (exit code 7)"
 
     async def close(self) -> None:

@@ -1,0 +1,223 @@
+"""Plugins as processes: started, refused with a reason, and never left behind."""
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from evalbus import FailureOrigin, Item, Output
+from evalbus._plugin import Open
+from evalbus_server.errors import Reason, Unfit, Unreachable
+from evalbus_server.model.trial import OpenTrial
+from evalbus_server.plugin.codec import ScorerCodec, TargetCodec
+from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
+from evalbus_server.plugin.port import Flight
+from evalbus_server.plugin.remote import RemotePlugin
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+
+
+def odd(way: str, *more: str, limit: float = 20.0) -> RemotePlugin:
+    """The odd target, misbehaving in one way."""
+    return RemotePlugin(
+        LaunchedProcess(["python", "odd.py", way, *more], str(PLUGINS), {}, limit=limit), TargetCodec(), ""
+    )
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def gone(pids: list[int], within: float = 6.0) -> bool:
+    """Whether all processes end in time."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if not any(alive(pid) for pid in pids):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def ask(plugin: RemotePlugin, *inputs: str, **rules) -> dict[int, Flight]:
+    """Ask a trial for each input."""
+    done: dict[int, Flight] = {}
+    exchange = Exchange(
+        plugin,
+        Open(plugin=plugin.info.name),
+        Rules(**rules),
+        lambda flights: done.update({flight.trial.trial_id: flight for flight in flights}),
+        origin=FailureOrigin.TARGET,
+    )
+    await exchange.open()
+    exchange.offer([Flight(OpenTrial(place, Item(f"i{place}", text))) for place, text in enumerate(inputs)])
+    exchange.finish()
+    await exchange.run()
+    await exchange.close()
+    return done
+
+
+async def test_a_command_is_started_and_answers():
+    """The socket is in a private folder, and gone afterwards."""
+    plugin = odd("serve")
+    info = await plugin.reach()
+    folder = plugin._place._private  # type: ignore[attr-defined]
+    assert Path(folder).stat().st_mode & 0o077 == 0
+
+    done = await ask(plugin, "a", "b")
+    await plugin.close()
+
+    assert info.name == "odd"
+    assert [isinstance(done[place].result, Output) for place in (0, 1)] == [True, True]
+    assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(
+    ("way", "limit", "reason", "says"),
+    [
+        ("exit", 20.0, Reason.PLUGIN_START_FAILED, "exit code 3.*no licence found"),
+        ("sleep", 1.0, Reason.PLUGIN_UNREACHABLE, "did not answer Describe within 1 s"),
+        ("lie", 1.0, Reason.PLUGIN_UNREACHABLE, "did not answer Describe within 1 s"),
+    ],
+)
+async def test_a_process_that_does_not_come_up_says_why(way: str, limit: float, reason: Reason, says: str):
+    """Each within its time, with its own reason, and nothing is left (PL-08)."""
+    plugin = odd(way, limit=limit)
+    began = time.monotonic()
+
+    with pytest.raises(Unreachable, match=says) as caught:
+        await plugin.reach()
+    await plugin.close()
+
+    assert caught.value.reason is reason
+    assert time.monotonic() - began < limit + 10
+
+
+async def test_a_program_that_is_missing_or_not_executable_is_named(tmp_path: Path):
+    """Without a try, since the guard could only say an exit code."""
+    script = tmp_path / "target.sh"
+    script.write_text("echo hello")
+    for argv, folder, says in (
+        (["no-such-program"], str(tmp_path), "no such program"),
+        (["./target.sh"], str(tmp_path), "permission denied"),
+        (["python"], str(tmp_path / "nowhere"), "no folder"),
+    ):
+        with pytest.raises(Unreachable, match=says) as caught:
+            await RemotePlugin(LaunchedProcess(argv, folder, {}), TargetCodec(), "").reach()
+        assert caught.value.reason is Reason.PLUGIN_START_FAILED
+
+
+async def test_what_a_plugin_prints_is_only_ever_a_log():
+    """Megabytes of garbage on stdout neither block nor confuse it."""
+    plugin = odd("garbage")
+    await plugin.reach()
+
+    done = await ask(plugin, "a")
+    await plugin.close()
+
+    assert isinstance(done[0].result, Output)
+
+
+async def test_a_plugin_that_dies_is_started_again_and_its_killer_is_errored():
+    """The failure holds the exit code and the last lines of stderr (PL-06)."""
+    plugin = odd("serve")
+    await plugin.reach()
+
+    done = await ask(plugin, "a", "die", "b", "c")
+    await plugin.close()
+
+    assert done[1].result.reason == "PLUGIN_DIED"
+    assert "exit code 137" in done[1].result.message
+    assert "it hurts" in done[1].result.message
+    assert all(isinstance(done[place].result, Output) for place in (0, 2, 3))
+    assert len({done[place].result.text for place in (0, 2, 3)}) >= 2
+
+
+async def test_closing_ends_the_whole_family(tmp_path: Path):
+    """Also a grandchild that has left the process group (PL-09)."""
+    plugin = odd("child", str(tmp_path / "pids"))
+    await plugin.reach()
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert all(alive(pid) for pid in pids)
+
+    await plugin.close()
+
+    assert await gone(pids)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_no_orphan_is_left_when_the_server_is_killed(tmp_path: Path, how: signal.Signals):
+    """Kill -9 of the server ends plugin and grandchildren, by the guard's pipe."""
+    script = textwrap.dedent(
+        f"""
+        import asyncio
+        from evalbus_server.plugin.codec import TargetCodec
+        from evalbus_server.plugin.launch import LaunchedProcess
+        from evalbus_server.plugin.remote import RemotePlugin
+
+        async def main():
+            place = LaunchedProcess(["python", "odd.py", "child", {str(tmp_path / "pids")!r}], {str(PLUGINS)!r}, {{}})
+            await RemotePlugin(place, TargetCodec(), "").reach()
+            print("up", flush=True)
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+        """
+    )
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert server.stdout is not None
+    while await server.stdout.readline() != b"up\n":
+        pass
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+
+    server.send_signal(how)
+    await server.wait()
+
+    assert await gone(pids)
+
+
+async def test_restarts_leave_no_zombie_and_no_descriptor():
+    """Processes, tasks and file descriptors are back to the start."""
+    own = Path(f"/proc/{os.getpid()}")
+    plugin = odd("serve")
+    await plugin.reach()
+    before = len(list((own / "fd").iterdir()))
+    for _ in range(10):
+        await plugin.restart()
+        await plugin.reach()
+    children = (own / "task" / str(os.getpid()) / "children").read_text().split()
+    zombies = [pid for pid in children if not alive(int(pid))]
+    after = len(list((own / "fd").iterdir()))
+    await plugin.close()
+
+    assert not zombies
+    assert after <= before + 5
+
+
+async def test_an_address_where_nobody_listens_is_named():
+    """One line with what was tried."""
+    plugin = RemotePlugin(FixedAddress("127.0.0.1:1", limit=1.0), TargetCodec(), "")
+
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+        await plugin.reach()
+
+
+async def test_a_wrong_kind_or_name_is_refused_with_what_there_is():
+    """The message lists the names that are served."""
+    place = LaunchedProcess(["python", "odd.py", "serve"], str(PLUGINS), {})
+    try:
+        with pytest.raises(Unfit, match="there is: odd"):
+            await RemotePlugin(place, TargetCodec(), "even").reach()
+        with pytest.raises(Unfit, match="scorer"):
+            await RemotePlugin(place, ScorerCodec(), "").reach()
+    finally:
+        await place.end()
