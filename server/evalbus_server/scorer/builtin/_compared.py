@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeAlias
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Score, ScoreTask, Value
+from evalbus_server.scorer.documents import SPACE, entries
 
 INPUTS = ("output", "expected")
 """The inputs that an experiment may map. No scorer here declares that it needs an expected answer, since a mapped one
@@ -23,8 +23,6 @@ FULL = Score.scored(1.0)
 NONE = Score.scored(0.0)
 
 _EMPTY = Value("")
-_DIGITS_KEPT = json.JSONDecoder(parse_float=str, parse_int=str)
-_SPACE = " \t\n\r"
 
 
 def actual_of(task: ScoreTask) -> Value:
@@ -52,24 +50,10 @@ def accepted_of(task: ScoreTask) -> list[Value]:
     if expected is None:
         return []
     if expected.kind == "json":
-        document = expected.text.strip(_SPACE)
+        document = expected.text.strip(SPACE)
         if document.startswith("["):
             return entries(document)
     return [expected]
-
-
-def entries(document: str) -> list[Value]:
-    """The entries of a JSON list, each as it was written: no digit is lost."""
-    found = []
-    place = _skip_space(document, 1)
-    while document[place] != "]":
-        entry, end = _DIGITS_KEPT.raw_decode(document, place)
-        written = document[place:end]
-        found.append(Value(entry) if written[0] == '"' else Value(written, "json"))
-        place = _skip_space(document, end)
-        if document[place] == ",":
-            place = _skip_space(document, place + 1)
-    return found
 
 
 def preparation(*, ignore_case: bool = False, trim: bool = False, normalize: Normalize = "none") -> Prepare:
@@ -110,9 +94,3 @@ def unjudged(reason: str, message: str) -> Score:
 
 def _as_it_is(text: str) -> str:
     return text
-
-
-def _skip_space(document: str, place: int) -> int:
-    while document[place] in _SPACE:
-        place += 1
-    return place

@@ -25,7 +25,7 @@ from evalbus import (
     Value,
 )
 from evalbus_server.scorer.builtin import BUILTINS
-from evalbus_server.scorer.builtin._compared import entries, preparation
+from evalbus_server.scorer.builtin._compared import preparation
 from evalbus_server.scorer.builtin.numeric_diff import numeric_diff
 
 FOLDER = Path(__file__).parents[3] / "data" / "vectors"
@@ -298,29 +298,6 @@ class TestNumericDiff:
     async def test_the_last_of_many_digits_counts(self):
         found = await value_of("numeric_diff", str(10**30 + 1), str(10**30))
         assert found == math.nextafter(1.0, 0.0)
-
-
-class TestEntries:
-    @given(
-        st.lists(
-            st.none()
-            | st.booleans()
-            | st.integers()
-            | st.text()
-            | st.lists(st.integers())
-            | st.dictionaries(st.text(), st.text())
-        ),
-        st.sampled_from([None, 1]),
-    )
-    def test_they_are_those_of_the_list(self, document, indent):
-        found = entries(json.dumps(document, indent=indent))
-        assert [entry.data for entry in found] == document
-
-    def test_they_stay_as_they_were_written(self):
-        document = '[1.10, "a\\u00e9", {"b" : 1e5}, 123456789012345678901234567890 ]'
-        assert [entry.text for entry in entries(document)] == [
-            "1.10", "aé", '{"b" : 1e5}', "123456789012345678901234567890",
-        ]  # fmt: skip
 
 
 @given(st.text(), st.sampled_from(["none", "NFC", "NFKC"]), st.booleans(), st.booleans())
