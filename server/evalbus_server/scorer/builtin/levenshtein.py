@@ -21,7 +21,7 @@ from evalbus_server.scorer.builtin._compared import (
 )
 
 MOST_WORK = 1_000_000_000
-"""Pairs of characters that are compared at most, about 30 ms: nothing else in the process moves meanwhile."""
+"""Pairs of characters compared for one score at most, about 30 ms: nothing else in the process moves meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def levenshtein(task: ScoreTask, state: Prepare) -> Score:
         wanted = state(expected.body)
         if text == wanted:
             return FULL
-        found = _similarity(text, wanted)
+        found = _similarity(text, wanted, MOST_WORK // len(accepted))
         if found is None:
             return unjudged(
                 "TEXT_TOO_LONG",
@@ -69,12 +69,12 @@ def levenshtein(task: ScoreTask, state: Prepare) -> Score:
     return Score.scored(best)
 
 
-def _similarity(left: str, right: str) -> float | None:
+def _similarity(left: str, right: str, most_work: int) -> float | None:
     """The share that can stay; None if finding out would take too long."""
     longer = max(len(left), len(right))
-    if len(left) * len(right) <= MOST_WORK:
+    if len(left) * len(right) <= most_work:
         return Levenshtein.normalized_similarity(left, right)
     # The fewer edits there are, the fewer pairs have to be looked at.
-    allowed = MOST_WORK // longer
+    allowed = most_work // longer
     edits = Levenshtein.distance(left, right, score_cutoff=allowed)
     return None if edits > allowed else 1 - edits / longer

@@ -239,6 +239,10 @@ class TestLevenshtein:
         assert failure.reason == "TEXT_TOO_LONG"
         assert "200,000" in failure.message
 
+    async def test_many_long_expected_texts_take_no_longer_than_one(self):
+        failure = failure_of(await score_of("levenshtein", "ab" * 5_000, ["cd" * 5_000] * 50))
+        assert failure.reason == "TEXT_TOO_LONG"
+
     async def test_bytes_are_no_text(self):
         assert failure_of(await score_of("levenshtein", Value.blob(b"a", "image/png"), "a")).reason == "NOT_TEXT"
         assert failure_of(await score_of("levenshtein", "a", Value.blob(b"a", "image/png"))).reason == "NOT_TEXT"
