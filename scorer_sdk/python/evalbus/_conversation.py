@@ -25,18 +25,30 @@ Stream: TypeAlias = Any
 _log = logging.getLogger("evalbus.plugin")
 
 
+class Ending:
+    """Asks every conversation of a process to end."""
+
+    def __init__(self) -> None:
+        """Not yet."""
+        self.asked = asyncio.Event()
+        self.grace = 0.0
+        """Seconds that what is in flight gets then."""
+
+    def begin(self, grace: float) -> None:
+        """Ask now."""
+        self.grace = grace
+        self.asked.set()
+
+
 class Conversation:
     """One stream."""
 
-    def __init__(
-        self, side: Side, plugins: Mapping[str, Plugin[Any, Any]], stream: Stream, stopping: asyncio.Event, grace: float
-    ) -> None:
-        """*stopping* asks every conversation to end; what is in flight then gets *grace* seconds."""
+    def __init__(self, side: Side, plugins: Mapping[str, Plugin[Any, Any]], stream: Stream, ending: Ending) -> None:
+        """A stream that has just begun, to whichever of *plugins* it will ask for."""
         self._side = side
         self._plugins = plugins
         self._stream = stream
-        self._stopping = stopping
-        self._grace = grace
+        self._ending = ending
 
     async def run(self) -> None:
         """Carry the conversation from its first message to its end."""
@@ -94,7 +106,7 @@ class Conversation:
         worker = Worker(plugin, opened, outbox.answers, outbox.news)
         reader = asyncio.create_task(self._read(worker, outbox))
         writer = asyncio.create_task(outbox.run())
-        stop = asyncio.create_task(self._stopping.wait())
+        stop = asyncio.create_task(self._ending.asked.wait())
         drained: asyncio.Task[None] | None = None
         try:
             await asyncio.wait({reader, writer, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +115,7 @@ class Conversation:
                 reader.result()
                 await asyncio.wait({drained, writer, stop}, return_when=asyncio.FIRST_COMPLETED)
             if stop.done() and not drained.done():
-                await asyncio.wait({drained, writer}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({drained, writer}, timeout=self._ending.grace, return_when=asyncio.FIRST_COMPLETED)
             if stop.done() and not reader.done():
                 # The other side asks again elsewhere, or when we are back, for what is unanswered.
                 self._end(grpc.StatusCode.UNAVAILABLE, "the plugin is stopping")
@@ -122,7 +134,7 @@ class Conversation:
     async def _read(self, worker: Worker, outbox: Outbox) -> None:
         side = self._side
         while (data := await self._stream.read()) is not grpc.aio.EOF:
-            if self._stopping.is_set():
+            if self._ending.asked.is_set():
                 continue
             try:
                 request = side.request.FromString(data)

@@ -13,18 +13,19 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from evalbus import wire
-from evalbus._conversation import Conversation, Stream
+from evalbus._conversation import Conversation, Ending, Stream
 from evalbus._definition import Plugin
 from evalbus._errors import EvalbusError, PluginInvalid
 from evalbus._records import SIDES, Side
 from evalbus.v1 import plugin_pb2
+from evalbus.worker import CLOSING_GRACE
 
 GRACE = 5.0
 """Seconds that trials in flight get when the process is asked to end."""
@@ -56,14 +57,14 @@ class Server:
     """Where: `host:port` or `unix:…`."""
     _server: grpc.aio.Server
     _health: health.aio.HealthServicer
-    _stopping: asyncio.Event
+    _ending: Ending
 
     async def stop(self, grace: float = GRACE) -> None:
         """Take nothing new, give what is in flight *grace* seconds, end all streams."""
         await self._health.enter_graceful_shutdown()
-        self._stopping.set()
+        self._ending.begin(grace)
         # The conversations end by themselves; the server's own end would leave tracebacks.
-        await self._server.stop(grace + 1.0)
+        await self._server.stop(grace + 2 * CLOSING_GRACE)
 
     async def wait(self) -> None:
         """Wait until it has been stopped."""
@@ -99,23 +100,29 @@ async def start_server(*plugins: Plugin[Any, Any], address: str | None = None, t
     """
     address = address or "127.0.0.1:0"
     _check_address(address, token)
-    stopping = asyncio.Event()
+    ending = Ending()
     server = grpc.aio.server(interceptors=[_Guard(token)] if token else [], options=_OPTIONS)
     servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     services = []
     for side, named in _by_side(plugins).items():
-        server.add_generic_rpc_handlers((_handlers(side, named, stopping),))
+        server.add_generic_rpc_handlers((_handlers(side, named, ending),))
         services.append(side.service)
     reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     bound = _bind(server, address)
     await server.start()
     for name in ("", *services):
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
-    return Server(bound, server, servicer, stopping)
+    return Server(bound, server, servicer, ending)
 
 
 async def _serve(plugins: Iterable[Plugin[Any, Any]], address: str | None) -> None:
+    # Before anybody hears of us, so that a signal, or the end of the parent, cannot come too early.
+    parent = os.getppid()
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
+            asyncio.get_running_loop().add_signal_handler(number, asked.set)
     own = os.environ.get("EVALBUS_SOCKET")
     if address is None:
         address = f"unix:{own}" if own else os.environ.get("EVALBUS_ADDRESS")
@@ -123,22 +130,18 @@ async def _serve(plugins: Iterable[Plugin[Any, Any]], address: str | None) -> No
     server = await start_server(*plugins, address=address, token=os.environ.get("EVALBUS_TOKEN") or None)
     names = ", ".join(plugin.name for plugin in plugins)
     print(f"evalbus: serving {names} at {server.address}", file=sys.stderr, flush=True)
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
-            loop.add_signal_handler(number, asked.set)
-    orphaned = asyncio.create_task(_parent_gone()) if own else None
-    waiting = asyncio.create_task(asked.wait())
-    await asyncio.wait({waiting, orphaned} if orphaned else {waiting}, return_when=asyncio.FIRST_COMPLETED)
-    await server.stop(GRACE if waiting.done() else 0.0)
+    ends = {asyncio.create_task(asked.wait())}
+    if own:
+        ends.add(asyncio.create_task(_parent_gone(parent)))
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await server.stop(GRACE if asked.is_set() else 0.0)
 
 
-async def _parent_gone() -> None:
+async def _parent_gone(parent: int) -> Literal[True]:
     """Return when the process that started this one has ended; it was the only one to talk to."""
-    parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  # nothing rings when a parent dies
         await asyncio.sleep(1.0)
+    return True
 
 
 def _run(main: Any) -> None:
@@ -151,7 +154,7 @@ def _run(main: Any) -> None:
         for task in left:
             task.cancel()
         if left:
-            _, stubborn = loop.run_until_complete(asyncio.wait(left, timeout=1.0))
+            _, stubborn = loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_GRACE))
             if stubborn:  # closing the loop now would only complain about them
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -180,7 +183,7 @@ def _by_side(plugins: Iterable[Plugin[Any, Any]]) -> dict[Side, dict[str, Plugin
     return found
 
 
-def _handlers(side: Side, plugins: Mapping[str, Plugin[Any, Any]], stopping: asyncio.Event) -> grpc.GenericRpcHandler:
+def _handlers(side: Side, plugins: Mapping[str, Plugin[Any, Any]], ending: Ending) -> grpc.GenericRpcHandler:
     infos = [
         replace(info, capabilities=info.capabilities | _CAPABILITIES) for info in (p.info for p in plugins.values())
     ]
@@ -190,7 +193,7 @@ def _handlers(side: Side, plugins: Mapping[str, Plugin[Any, Any]], stopping: asy
         return described
 
     async def converse(requests: Any, stream: Stream) -> None:
-        await Conversation(side, plugins, stream, stopping, GRACE).run()
+        await Conversation(side, plugins, stream, ending).run()
 
     return grpc.method_handlers_generic_handler(
         side.service,
@@ -239,17 +242,28 @@ def _refusing(handler: Any) -> Any:
 
 
 def _check_address(address: str, token: str | None) -> None:
-    """Refuse what would be silently wrong: an open door to the world, or somebody else's socket."""
-    if address.startswith(("unix:", "unix-abstract:")):
-        path = address.removeprefix("unix:").removeprefix("//")
-        if address.startswith("unix:") and _somebody_listens(path):
-            raise CannotListen(f"{address}: somebody listens there already", 4)
-        return
-    host = address.rpartition(":")[0].strip("[]")
-    if not token and not _is_loopback(host):
-        raise CannotListen(
-            f"{address} can be reached from other machines: set EVALBUS_TOKEN, or listen on 127.0.0.1", 2
-        )
+    """Refuse what cannot be listened on, and what would be silently wrong: an open door, or somebody else's socket.
+
+    gRPC would say the first in lines of its own, would not say the second, and takes a socket file away from
+    whoever listens on it.
+    """
+    try:
+        if address.startswith("unix-abstract:"):
+            return
+        if address.startswith("unix:"):
+            _probe_unix(address.removeprefix("unix:").removeprefix("//"))
+            return
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        if not host or not port.isdecimal():
+            raise CannotListen(f"{address!r} is no address: give HOST:PORT or unix:PATH", 2)
+        if not token and not _is_loopback(host):
+            text = f"{address} can be reached from other machines: set EVALBUS_TOKEN, or listen on 127.0.0.1"
+            raise CannotListen(text, 2)
+        _probe_tcp(host, int(port))
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CannotListen(f"cannot listen on {address}: {reason}", 4) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -259,14 +273,20 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _somebody_listens(path: str) -> bool:
-    """gRPC would take a socket file away from whoever listens on it."""
+def _probe_tcp(host: str, port: int) -> None:
+    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: a port just left is free
+        probe.bind(place)
+
+
+def _probe_unix(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
+        if not os.path.exists(path):
+            probe.bind(path)
+            os.unlink(path)
+        elif probe.connect_ex(path) == 0:
+            raise OSError("somebody listens there already")
 
 
 def _bind(server: grpc.aio.Server, address: str) -> str:
@@ -275,9 +295,5 @@ def _bind(server: grpc.aio.Server, address: str) -> str:
     except RuntimeError:
         port = 0
     if port == 0:
-        raise CannotListen(
-            f"cannot listen on {address}: it is taken, not allowed, or not an address of this machine", 4
-        )
-    if address.startswith("unix"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
+        raise CannotListen(f"cannot listen on {address}", 4)
+    return address if address.startswith("unix") else f"{address.rpartition(':')[0]}:{port}"

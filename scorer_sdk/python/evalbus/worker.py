@@ -28,7 +28,7 @@ STARTED_AFTER = 0.05
 """Seconds: only a trial that runs longer than this is worth the news that it has begun."""
 GRACE = 5.0
 """Seconds that a cancelled coroutine gets to end; then it is answered for."""
-CLOSING_GRACE = 1.0
+CLOSING_GRACE = 0.5
 """The same when the conversation is over."""
 SLICE = 0.002
 """Seconds that inline functions may hold the loop at a time."""

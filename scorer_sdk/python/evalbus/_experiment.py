@@ -1,0 +1,279 @@
+"""An experiment written in the words of an experiment file, as a message. What the values mean is the server's to judge."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from evalbus import _json, wire
+from evalbus._errors import CallFailed
+from evalbus._item import Item
+from evalbus.v1 import experiment_pb2 as pb
+
+_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
+_PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
+_SEVERITIES = {"error": pb.SEVERITY_ERROR, "warn": pb.SEVERITY_WARN}
+
+
+def experiment_to_proto(document: Mapping[str, Any]) -> pb.Experiment:
+    """The message for an experiment as plain data.
+
+    Raises:
+        CallFailed: EXPERIMENT_INVALID: a key is not known, or a value has another type than its field.
+    """
+    part = _Part(document, "")
+    message = pb.Experiment(name=part.text("name"), description=part.text("description"))
+    _dataset(part.inner("dataset"), message.dataset)
+    target = part.take("target")
+    if target not in (None, "none"):
+        use = _Part(target, "target")
+        message.target.CopyFrom(_plugin(use))
+        use.end()
+    for index, scorer in enumerate(part.many("scorers")):
+        message.scorers.append(_scorer(_Part(scorer, f"scorers[{index}]")))
+    epochs = part.take("epochs")
+    if epochs is not None:
+        inner = _Part(epochs if isinstance(epochs, Mapping) else {"count": epochs}, "epochs")
+        message.epochs.CopyFrom(pb.Epochs(count=inner.whole("count", 1), reducer=inner.text("reducer")))
+        inner.end()
+    if "limits" in document:
+        message.limits.CopyFrom(_limits(part.inner("limits")))
+    for index, criterion in enumerate(part.many("criteria")):
+        message.criteria.append(_criterion(_Part(criterion, f"criteria[{index}]")))
+    message.tags.extend(part.texts("tags"))
+    message.metadata = part.json("metadata")
+    part.end()
+    return message
+
+
+class _Part:
+    """A mapping of the document: keys are taken out of it one by one, and what is left over is not known."""
+
+    def __init__(self, data: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(data, Mapping):
+            raise self.fault("", f"must be a mapping, not {type(data).__name__}")
+        self._data = dict(data)
+        self._known: list[str] = []
+
+    def take(self, key: str) -> Any:
+        self._known.append(key)
+        return self._data.pop(key, None)
+
+    def fault(self, key: str, text: str) -> CallFailed:
+        path = ".".join(filter(None, (self.where, key))) or "experiment"
+        return CallFailed("EXPERIMENT_INVALID", f"{path}: {text}", "INVALID_ARGUMENT")
+
+    def end(self) -> None:
+        for key in self._data:
+            near = difflib.get_close_matches(str(key), self._known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self._known)}"
+            raise self.fault(str(key), f"unknown key; {hint}")
+
+    def inner(self, key: str) -> _Part:
+        data = self.take(key)
+        return _Part({} if data is None else data, f"{self.where}.{key}" if self.where else key)
+
+    def many(self, key: str) -> list[Any]:
+        value = self.take(key)
+        if value is None:
+            return []
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+            raise self.fault(key, f"must be a list, not {type(value).__name__}")
+        return list(value)
+
+    def text(self, key: str) -> str:
+        value = self.take(key)
+        if value is not None and not isinstance(value, str):
+            raise self.fault(key, f"must be text, not {type(value).__name__}")
+        return value or ""
+
+    def texts(self, key: str) -> list[str]:
+        values = self.many(key)
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.fault(f"{key}[{index}]", f"must be text, not {type(value).__name__}")
+        return values
+
+    def whole(self, key: str, default: int | None = None) -> Any:
+        value = self.take(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.fault(key, f"must be a whole number, not {value!r}")
+        return value
+
+    def number(self, key: str) -> float | None:
+        value = self.take(key)
+        return None if value is None else self.finite(key, value)
+
+    def finite(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.fault(key, f"must be a finite number, not {value!r}")
+        return float(value)
+
+    def duration(self, key: str) -> Duration | None:
+        value = self.take(key)
+        if value is None:
+            return None
+        parts = re.findall(_PART, value, re.ASCII) if isinstance(value, str) else []
+        if not parts or "".join(number + unit for number, unit in parts) != value.strip():
+            raise self.fault(key, f"must be a length of time such as 60s or 5m, not {value!r}")
+        return wire.duration_to_proto(float(sum(Decimal(number) * _UNITS[unit] for number, unit in parts)))
+
+    def json(self, key: str) -> str:
+        value = self.take(key)
+        if not value:
+            return ""
+        if not isinstance(value, Mapping):
+            raise self.fault(key, f"must be a mapping, not {type(value).__name__}")
+        try:
+            return _json.dumps(dict(value))
+        except (TypeError, ValueError) as error:
+            raise self.fault(key, f"has no form in JSON: {error}") from None
+
+    def numbers(self, key: str) -> list[pb.ScoreNumber]:
+        """A number for all scores, or a map by score."""
+        value = self.take(key)
+        if value is None:
+            return []
+        if not isinstance(value, Mapping):
+            return [pb.ScoreNumber(value=self.finite(key, value))]
+        return [
+            pb.ScoreNumber(score=str(score), value=self.finite(f"{key}.{score}", each)) for score, each in value.items()
+        ]
+
+
+def _dataset(part: _Part, message: pb.DatasetSelection) -> None:
+    for key in ("path", "command", "fields", "format"):
+        if part.take(key) is not None:
+            raise part.fault(key, "a client does not read files; upload the items, then name the dataset")
+    name, version, records = part.text("name"), part.whole("version"), part.many("records")
+    if records:
+        for index, record in enumerate(records):
+            message.inline.items.append(wire.item_to_proto(_item(part, f"records[{index}]", record)))
+    else:
+        message.stored.name = name
+        if version is not None:
+            message.stored.version = version
+    message.items.extend(part.texts("items"))
+    limit = part.whole("limit")
+    if limit is not None:
+        message.limit = limit
+    part.end()
+
+
+def _item(part: _Part, key: str, record: Any) -> Item:
+    if isinstance(record, Item):
+        return record
+    if not isinstance(record, Mapping):
+        raise part.fault(key, f"must be an Item or a mapping, not {type(record).__name__}")
+    try:
+        return Item(**record)
+    except (TypeError, ValueError) as error:
+        raise part.fault(key, str(error).replace("Item.__init__() ", "")) from None
+
+
+def _plugin(part: _Part) -> pb.PluginUse:
+    message = pb.PluginUse(plugin=part.text("plugin"), settings=part.json("settings"))
+    address, command, builtin = part.text("address"), part.texts("command"), part.text("use")
+    token, tls, environment = part.text("token"), part.take("tls"), part.take("env") or {}
+    start_limit = part.duration("start_limit")
+    if sum(map(bool, (address, command, builtin))) != 1:
+        raise part.fault("", "needs exactly one of use, command and address")
+    if address:
+        message.address.target = address
+        message.address.token = token
+        if tls is not None:
+            inner = _Part({} if tls is True else tls, f"{part.where}.tls")
+            message.address.tls.root_certificates = inner.text("root_certificates")
+            message.address.tls.server_name = inner.text("server_name")
+            message.address.tls.SetInParent()
+            inner.end()
+    elif command:
+        message.command.argv.extend(command)
+        for name, value in environment.items():
+            message.command.environment.add(name=str(name), value=str(value))
+        if start_limit is not None:
+            message.command.start_limit.CopyFrom(start_limit)
+    else:
+        message.builtin = builtin
+    return message
+
+
+def _scorer(part: _Part) -> pb.ScorerUse:
+    message = pb.ScorerUse(
+        name=part.text("name"),
+        thresholds=part.numbers("threshold"),
+        weights=part.numbers("weight"),
+        concurrency=part.whole("concurrency"),
+        timeout=part.duration("timeout"),
+        sampling=part.number("sampling"),
+    )
+    for name, path in (part.take("map") or {}).items():
+        message.map.add(input=str(name), path=str(path))
+    message.plugin.CopyFrom(_plugin(part))
+    part.end()
+    return message
+
+
+def _limits(part: _Part) -> pb.Limits:
+    message = pb.Limits(
+        concurrency=part.whole("concurrency"),
+        timeout=part.duration("timeout"),
+        trial_timeout=part.duration("trial_timeout"),
+        silence=part.duration("silence"),
+        deadline=part.duration("deadline"),
+        retries=part.whole("retries"),
+        tokens=part.whole("tokens"),
+        currency=part.text("currency"),
+    )
+    cost = part.number("cost")
+    if cost is not None:
+        message.cost_micros = round(Decimal(repr(cost)) * 1_000_000)
+    errors = part.take("max_errors")
+    if errors is not None:
+        message.max_errors.CopyFrom(_error_limit(part.fault, errors))
+    trial = part.take("trial")
+    if trial is not None:
+        inner = _Part(trial, f"{part.where}.trial")
+        for key in ("messages", "tokens", "steps"):
+            value = inner.whole(key)
+            if value is not None:
+                setattr(message.trial, key, value)
+        inner.end()
+    part.end()
+    return message
+
+
+def _error_limit(fault: Callable[[str, str], CallFailed], value: Any) -> pb.ErrorLimit:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return pb.ErrorLimit(count=value)
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?%", value):
+        return pb.ErrorLimit(share=float(Decimal(value[:-1]) / 100))
+    raise fault("max_errors", f"must be a count such as 20 or a share such as 50%, not {value!r}")
+
+
+def _criterion(part: _Part) -> pb.Criterion:
+    severity = part.text("severity") or "error"
+    if severity not in _SEVERITIES:
+        raise part.fault("severity", f"must be error or warn, not {severity!r}")
+    message = pb.Criterion(
+        metric=part.text("metric"),
+        scorer=part.text("scorer"),
+        min=part.number("min"),
+        max=part.number("max"),
+        label=part.text("label"),
+        severity=_SEVERITIES[severity],
+        min_coverage=part.number("min_coverage"),
+        baseline=part.text("baseline"),
+        max_drop=part.number("max_drop"),
+    )
+    part.end()
+    return message
