@@ -1,0 +1,1 @@
+"""The edge towards callers: gRPC services that decode, call and encode, and the one table from reasons to statuses."""
