@@ -41,7 +41,7 @@ def own(tmp_path: Path):
     """Start processes that are this test's alone."""
     started: list[Process] = []
 
-    def run(**environment: str) -> Process:
+    def run(**environment: Any) -> Process:
         started.append(start(tmp_path / f"s{len(started)}", **environment))
         return started[-1]
 

@@ -74,8 +74,8 @@ class Plugin(Generic[P, R]):
             getattr(function, "__call__", None)  # noqa: B004  # asks whether an instance's call is async
         )
         self._owner = f"{self.kind} {name!r}"
-        self._check(names)
-        self._parameters = self._read_signature()
+        self._check()
+        self._parameters = self._read_signature(names)
         self._settings = self._find_settings(names)
         self._digest = _digest(function)
 
@@ -150,8 +150,7 @@ class Plugin(Generic[P, R]):
     def _declared(self, settings: Any) -> tuple[ScoreDeclaration, ...]:
         return ()
 
-    def _check(self, names: Mapping[str, Any]) -> None:
-        self._names = names
+    def _check(self) -> None:
         if not 1 <= len(self.name) <= 100 or "." in self.name or not self.name.isprintable():
             raise PluginInvalid(
                 f"{self.kind} {self.name!r}: a name has 1 to 100 characters, and neither dots nor control characters"
@@ -169,13 +168,13 @@ class Plugin(Generic[P, R]):
         if self.options.threads < 1 or self.options.max_in_flight < 1:
             raise PluginInvalid(f"{self._owner}: threads and max_in_flight are at least 1")
 
-    def _read_signature(self) -> list[tuple[inspect.Parameter, str]]:
+    def _read_signature(self, names: Mapping[str, Any]) -> list[tuple[inspect.Parameter, str]]:
         """Each parameter that gets something, with what it gets."""
         found: list[tuple[inspect.Parameter, str]] = []
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            source = self._source(parameter, not found, self._names)
+            source = self._source(parameter, not found, names)
             if source is not None:
                 found.append((parameter, source))
             elif parameter.default is parameter.empty:
@@ -261,8 +260,8 @@ class Target(Plugin[P, R]):
         hint = _hints(self.function, names).get(parameter.name, parameter.annotation)
         return "task" if hint is Trial or (hint is parameter.empty and parameter.name == "trial") else "item"
 
-    def _read_signature(self) -> list[tuple[inspect.Parameter, str]]:
-        found = super()._read_signature()
+    def _read_signature(self, names: Mapping[str, Any]) -> list[tuple[inspect.Parameter, str]]:
+        found = super()._read_signature(names)
         if not found:
             raise PluginInvalid(f"{self._owner}: it takes no item: give it a first parameter `item: Item`")
         return found
@@ -303,16 +302,16 @@ class Scorer(Plugin[P, R]):
         _check_scores(declared, self._owner)
         return declared
 
-    def _check(self, names: Mapping[str, Any]) -> None:
-        super()._check(names)
+    def _check(self) -> None:
+        super()._check()
         if self.options.scores is not None and not callable(self.options.scores):
             _check_scores(tuple(self.options.scores), self._owner)
 
     def _source(self, parameter: inspect.Parameter, first: bool, names: Mapping[str, Any]) -> str | None:
         return parameter.name if parameter.name in ("item", "output", "task") else _COMMON.get(parameter.name)
 
-    def _read_signature(self) -> list[tuple[inspect.Parameter, str]]:
-        found = super()._read_signature()
+    def _read_signature(self, names: Mapping[str, Any]) -> list[tuple[inspect.Parameter, str]]:
+        found = super()._read_signature(names)
         if not {"output", "task"} & {source for _, source in found}:
             raise PluginInvalid(f"{self._owner}: it takes no output: give it the parameters `item` and `output`")
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from evalbus._draft import draft
 from evalbus._value import Json, JsonObject, Value, ValueLike, maybe, object_data, object_text
 
 _set = object.__setattr__
@@ -265,3 +266,18 @@ class Output:
     def metadata(self) -> dict[str, Any]:
         """The metadata as Python objects."""
         return object_data(self.metadata_json)
+
+
+OutputDraft = draft(Output)
+
+
+def output_with(content: Value) -> Output:
+    """An output of nothing but content, made quickly."""
+    made = OutputDraft()
+    made.content = content
+    made.answer = made.usage = made.timing = made.tool_mocks = None
+    made.messages = made.tool_calls = made.spans = made.trace_ids = ()
+    made.metadata_json = ""
+    made.__class__ = Output
+    output: Output = made
+    return output

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from evalbus import _json
 from evalbus._errors import TrialFailed
 from evalbus._failure import Failure, FailureCategory
-from evalbus._output import Output
+from evalbus._output import Output, output_with
 from evalbus._score import Score
 from evalbus._value import Value
 
@@ -38,8 +38,10 @@ def output_of(returned: Any) -> Output:
     kind = type(returned)
     if kind is Output:
         return returned  # type: ignore[no-any-return]
-    if kind is str or kind is Value:
-        return Output(returned)
+    if kind is str:
+        return output_with(Value(returned))
+    if kind is Value:
+        return output_with(returned)
     if isinstance(returned, Output):
         return returned
     if isinstance(returned, (str, dict, list, int, float)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from evalbus._draft import draft
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
 from evalbus._output import Usage
 from evalbus._value import JsonObject, Value, ValueLike, object_data, object_text
@@ -105,7 +106,18 @@ class Score:
 
         The value must be finite and inside the declared range: the server refuses any other and says so.
         """
-        return cls(ScoreStatus.SCORED, float(value), explanation=explanation, **more)
+        if more or cls is not Score:
+            return cls(ScoreStatus.SCORED, float(value), explanation=explanation, **more)
+        made = ScoreDraft()
+        made.status = ScoreStatus.SCORED
+        made.value = float(value)
+        made.explanation = explanation
+        made.name = made.label = made.metadata_json = ""
+        made.answer = made.failure = made.usage = None
+        made.steps = made.trace_ids = ()
+        made.__class__ = Score
+        score: Score = made
+        return score
 
     @classmethod
     def skipped(cls, explanation: str, *, name: str = "", **more: Any) -> Score:
@@ -123,3 +135,6 @@ class Score:
     def metadata(self) -> dict[str, Any]:
         """The metadata as Python objects."""
         return object_data(self.metadata_json)
+
+
+ScoreDraft = draft(Score)

@@ -12,7 +12,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, Union, get_args, get_origin
 
 from evalbus import _json
@@ -21,6 +21,9 @@ from evalbus._value import object_data
 
 Names: TypeAlias = Mapping[str, Any]
 """Names of the place where a plugin is defined, by which annotations written as text are understood."""
+
+Fields: TypeAlias = Sequence[tuple[dataclasses.Field[Any], Any]]
+"""Fields of a dataclass, each with its annotation as an object."""
 
 SUPPORTED = "str, int, float, bool, Literal, Optional and unions, list, tuple, dict, Enum, a dataclass, Any"
 
@@ -104,13 +107,14 @@ class DataclassSettings:
         Raises:
             PluginInvalid: a field has a type that has no schema.
         """
+        maker = _Schema(names)
+        self.schema = _json.dumps(maker.of(kind, kind.__name__))
         self._kind = kind
-        self._names = names
-        self.schema = _json.dumps(_Schema(names).of(kind, kind.__name__))
+        self._reader = _Reader(maker.fields)
 
     def read(self, text: str) -> Any:
         """The dataclass from its JSON object."""
-        return _Reader(self._names).read(self._kind, _object(text), "settings")
+        return self._reader.read(self._kind, _object(text), "settings")
 
 
 class PydanticSettings:
@@ -167,6 +171,8 @@ class _Schema:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._open: list[type] = []
+        self.fields: dict[type, Fields] = {}
+        """Of each dataclass that was met."""
 
     def of(self, kind: Any, where: str) -> dict[str, Any]:
         if kind is Any:
@@ -194,7 +200,8 @@ class _Schema:
         self._open.append(kind)
         properties: dict[str, Any] = {}
         required = []
-        for field, annotation in _fields(kind, self._names):
+        self.fields[kind] = _fields(kind, self._names)
+        for field, annotation in self.fields[kind]:
             properties[field.name] = self.of(annotation, f"{where}.{field.name}")
             if "description" in field.metadata:
                 properties[field.name]["description"] = str(field.metadata["description"])
@@ -211,8 +218,8 @@ class _Schema:
 class _Reader:
     """Reads JSON into annotated types, and says where it does not fit."""
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, fields: Mapping[type, Fields]) -> None:
+        self._fields = fields
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
         if kind is Any:
@@ -260,7 +267,7 @@ class _Reader:
     def _dataclass(self, kind: type, _: Sequence[Any], value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _unexpected("an object", value, path)
-        fields = list(_fields(kind, self._names))
+        fields = self._fields[kind]
         _refuse_unknown(value, [field.name for field, _ in fields], path)
         made = {}
         for field, annotation in fields:
@@ -337,7 +344,7 @@ def _shape(kind: Any) -> tuple[str, Sequence[Any]]:
     return "", ()
 
 
-def _fields(kind: type, names: Names) -> Iterable[tuple[dataclasses.Field[Any], Any]]:
+def _fields(kind: type, names: Names) -> Fields:
     try:
         hints = typing.get_type_hints(kind, localns=dict(names))
     except (NameError, TypeError) as error:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalbus._draft import draft
 from evalbus._errors import ContractBroken
-from evalbus._output import Output, Timing, ToolMockFault, ToolMockFaultKind, ToolMockReport
+from evalbus._output import Output, OutputDraft, Timing, ToolMockFault, ToolMockFaultKind, ToolMockReport
 from evalbus.v1 import output_pb2
 from evalbus.wire._value import (
     duration_from_proto,
@@ -24,8 +23,6 @@ from evalbus.wire._value import (
     usage_from_proto,
     value_from_proto,
 )
-
-_OutputDraft = draft(Output)
 
 
 def fill_output(message: output_pb2.Output, output: Output) -> None:  # noqa: C901  # one branch a field
@@ -80,7 +77,7 @@ def output_from_proto(message: output_pb2.Output) -> Output:
 
 def partial_output_from_proto(message: output_pb2.Output) -> Output:
     """The same for an output of which parts may have been left out, as in a score task."""
-    made = _OutputDraft()
+    made = OutputDraft()
     made.content = made.answer = made.usage = made.timing = made.tool_mocks = None
     made.messages = made.tool_calls = made.spans = made.trace_ids = ()
     made.metadata_json = ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalbus._draft import draft
 from evalbus._errors import ContractBroken
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
-from evalbus._score import Score, ScoreStatus, ScoreStep
+from evalbus._score import Score, ScoreDraft, ScoreStatus, ScoreStep
 from evalbus.v1 import failure_pb2, score_pb2
 from evalbus.wire._value import (
     duration_from_proto,
@@ -22,7 +21,6 @@ from evalbus.wire._value import (
 _STATUS = {int(status): status for status in ScoreStatus}
 _CATEGORIES = {int(category): category for category in FailureCategory}
 _ORIGINS = {int(origin): origin for origin in FailureOrigin}
-_ScoreDraft = draft(Score)
 
 
 def fill_failure(message: failure_pb2.Failure, failure: Failure) -> None:
@@ -106,7 +104,7 @@ def score_from_proto(message: score_pb2.Score) -> Score:
     Raises:
         ContractBroken: the status is unknown, or does not agree with value and failure.
     """
-    made = _ScoreDraft()
+    made = ScoreDraft()
     made.value = made.answer = made.failure = made.usage = None
     made.name = made.label = made.explanation = made.metadata_json = ""
     made.steps = made.trace_ids = ()
