@@ -1,0 +1,13 @@
+"""Everything that lasts, in one SQLite file: datasets, runs, what happened to each trial, events.
+
+`open_store` is for the one process that writes, `open_reader` for all others. No other package knows SQLite.
+"""
+
+from evalbus_server.store.commit import Committed
+from evalbus_server.store.datasets import Upload
+from evalbus_server.store.log import RunLog
+from evalbus_server.store.reader import Reader
+from evalbus_server.store.runs import RunFilter
+from evalbus_server.store.store import Store, open_reader, open_store
+
+__all__ = ["Committed", "Reader", "RunFilter", "RunLog", "Store", "Upload", "open_reader", "open_store"]

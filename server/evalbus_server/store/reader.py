@@ -1,0 +1,204 @@
+"""Reading a database: by the process that writes it, and by any other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from evalbus_server.model.event import Event
+from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
+from evalbus_server.model.trial import OpenTrial, StoredItem, StoredResult
+from evalbus_server.store import datasets, events, lock, numbers, results, runs, trials
+from evalbus_server.store.connection import Connection
+from evalbus_server.store.runs import OfRun, RunFilter
+
+_NEEDS_SOMEBODY = (RunState.QUEUED, RunState.RUNNING)
+"""States that do not last without a process that works on the run."""
+
+
+class Reader:
+    """What is stored. Every call reads a page and leaves nothing open, so that no reader holds up the writer."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Read over a connection."""
+        self._connection = connection
+        self._known: dict[str, tuple[int, int]] = {}
+
+    @property
+    def path(self) -> Path:
+        """Where the database lies."""
+        return self._connection.path
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+    def data_version(self) -> int:
+        """A number that is another one once a different process has written something."""
+        found = self._connection.row("PRAGMA data_version")
+        assert found is not None
+        return int(found[0])
+
+    def dataset(self, name: str, version: int | None = None) -> DatasetVersion:
+        """A dataset at a version, or at its latest.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND, with what there is instead.
+        """
+        return datasets.find(self._connection, name, version)
+
+    def datasets(self, limit: int = 100, after_name: str = "") -> list[DatasetVersion]:
+        """Datasets at their latest versions, by name, those behind *after_name*."""
+        return datasets.list_latest(self._connection, limit, after_name)
+
+    def items(self, name: str, version: int, *, after: int = -1, limit: int) -> list[StoredItem]:
+        """Items of a dataset version in its order, those behind the position *after*.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        number = datasets.number(self._connection, name)
+        return datasets.items(self._connection, number, version, after=after, limit=limit)
+
+    def run(self, run_id: str) -> Run:
+        """A run by its id, or by six or more characters with which no other id begins.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        return self._as_shown([runs.find(self._connection, run_id)])[0]
+
+    def runs(self, filter: RunFilter = RunFilter(), limit: int = 100, before: str | None = None) -> list[Run]:  # noqa: B008
+        """Runs, the newest first; those older than the run *before*.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND, about *before*.
+        """
+        states = None if filter.state is None else self._stored_states(filter.state)
+        return self._as_shown(runs.page(self._connection, filter, states, limit=limit, before=before))
+
+    def open_items(self, run: Run, epoch: int, *, after: int, limit: int, fresh: bool) -> list[StoredItem]:
+        """The next items that have to be asked in an epoch: selected, behind the position *after*, and without an
+        output or a result; *fresh*: that none has one is known. Fewer than *limit* are the last.
+        """
+        return trials.open_items(self._of(run), epoch, after=after, limit=limit, fresh=fresh)
+
+    def unscored(self, run: Run, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+        """Looks at the next *limit* outputs in the order of their commits, those behind number *after*; returns those
+        that the scorer has not scored, each with its number, and the number of the last that was looked at.
+        """
+        return trials.unscored(self._of(run), scorer, after=after, limit=limit)
+
+    def output_count(self, run: Run) -> int:
+        """How many outputs of a run are stored."""
+        found = self._connection.row("SELECT count(*) FROM output WHERE run = ?", (self._numbers(run.id)[0],))
+        return found[0] if found else 0
+
+    def counts(self, run: Run) -> Counts:
+        """The counts of a run, from its results."""
+        return runs.count_results(self._connection, self._numbers(run.id)[0], run.counts.planned)
+
+    def events(self, run_id: str, *, after: int, limit: int) -> list[Event]:
+        """Events of a run in order, those behind the number *after*.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        return events.page(self._connection, self._numbers(run_id)[0], after=after, limit=limit)
+
+    def last_sequence(self, run_id: str) -> int:
+        """The number of the run's last event.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        found = self._connection.row("SELECT last_sequence FROM progress WHERE run = ?", (self._numbers(run_id)[0],))
+        assert found is not None
+        return int(found[0])
+
+    def results(  # noqa: PLR0913  # What may be left out, by name.
+        self,
+        run: Run,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        item_glob: str = "",
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        max_bytes: int = 1 << 20,
+    ) -> list[StoredResult]:
+        """The next results in dataset order, then epoch, behind *after* (position, epoch).
+
+        *outcomes* () and *item_glob* "" leave nothing out. They are about *max_bytes* of content at most, but one
+        result comes in any case.
+        """
+        wanted = results.Wanted(outcomes, item_glob, after, limit, max_bytes)
+        return results.page(self._of(run), wanted)
+
+    def numbers(self, run: Run) -> RunNumbers:
+        """The numbers of a run, in one go: for a run of 100,000 trials that takes a good part of a second."""
+        pages = self._number_pages(run)
+        while True:
+            try:
+                next(pages)
+            except StopIteration as end:
+                return _numbers_in(end)
+
+    async def numbers_in_turns(self, run: Run) -> RunNumbers:
+        """The same, letting the event loop run after every page."""
+        pages = self._number_pages(run)
+        while True:
+            try:
+                next(pages)
+            except StopIteration as end:
+                return _numbers_in(end)
+            await asyncio.sleep(0)
+
+    def __enter__(self) -> Reader:
+        """The reader itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _number_pages(self, run: Run) -> Generator[None, None, RunNumbers]:
+        return numbers.read(self._of(run))
+
+    def _of(self, run: Run) -> OfRun:
+        return OfRun(self._connection, run, *self._numbers(run.id))
+
+    def _numbers(self, run_id: str) -> tuple[int, int]:
+        """The numbers by which rows refer to a run and its dataset; they never change."""
+        found = self._known.get(run_id)
+        if found is None:
+            found = self._known[run_id] = runs.numbers(self._connection, run_id)
+        return found
+
+    def _as_shown(self, found: list[Run]) -> list[Run]:
+        """A run that needs somebody and has nobody is INTERRUPTED, though nobody was there to say so."""
+        if not any(run.state in _NEEDS_SOMEBODY for run in found) or self._is_attended():
+            return found
+        return [replace(run, state=RunState.INTERRUPTED) if run.state in _NEEDS_SOMEBODY else run for run in found]
+
+    def _stored_states(self, state: RunState) -> tuple[RunState, ...]:
+        """The states in the database that are shown as *state*."""
+        if self._is_attended():
+            return (state,)
+        if state is RunState.INTERRUPTED:
+            return (state, *_NEEDS_SOMEBODY)
+        return () if state in _NEEDS_SOMEBODY else (state,)
+
+    def _is_attended(self) -> bool:
+        return lock.is_held(self.path)
+
+
+def _numbers_in(end: StopIteration) -> RunNumbers:
+    found = end.value
+    assert isinstance(found, RunNumbers)
+    return found

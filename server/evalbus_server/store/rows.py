@@ -1,0 +1,268 @@
+"""Values as rows of columns and back. Every value comes back equal; what has no form in a column is a ValueError."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from evalbus import Failure, FailureCategory, Item, Money, Output, Score, ScoreStatus, Usage, Value
+from evalbus_server.model.run import Outcome
+from evalbus_server.model.trial import (
+    EPOCH_BITS,
+    POSITIONS,
+    AttemptRecord,
+    OutputRecord,
+    ResultRecord,
+    ScoreRecord,
+    StoredScore,
+)
+from evalbus_server.store.connection import Row
+from evalbus_server.store.documents import (
+    FAILURE,
+    ITEM_DETAIL,
+    OUTPUT_DETAIL,
+    SCORE_DETAIL,
+    Part,
+    dumps,
+    loads,
+    read_parts,
+    write_parts,
+)
+
+_USAGE = "input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency"
+USAGE = _USAGE
+ITEM = "id, input, input_type, expected, expected_type, metadata, detail"
+OUTPUT = f"{_USAGE}, content, content_type, answer, answer_type, metadata, detail"
+SCORE = "key, status, value, passed, name, label, explanation, detail"
+ITEM_WIDTH = 7
+USAGE_WIDTH = 6
+OUTPUT_WIDTH = USAGE_WIDTH + 6
+
+OUTPUT_RECORD = f"id, run, trial, attempt, attempts, latency, {OUTPUT}"
+SCORE_RECORD = f"run, trial, {SCORE}"
+ATTEMPT_RECORD = f"run, trial, role, attempt, sent_at, duration, category, failure, {_USAGE}"
+RESULT_RECORD = f"run, position, epoch, outcome, weighted, attempts, category, failure, {_USAGE}"
+
+RUN_BITS = 40
+"""The id of an output is run << RUN_BITS | n."""
+_LAST_BITS = POSITIONS - 1
+_NO_USAGE = (None,) * USAGE_WIDTH
+_NO_VALUE = (None, None)
+
+
+def qualified(table: str, columns: str) -> str:
+    """Columns with the alias of their table before each."""
+    return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
+
+
+def insert(table: str, columns: str) -> str:
+    """The statement that stores a row."""
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(',')))})"
+
+
+def item_row(item: Item) -> Row:
+    """An item's columns, in the order of ITEM."""
+    return (
+        item.id,
+        *_value_row(item.input),
+        *_value_row(item.expected),
+        item.metadata_json or None,
+        _detail(ITEM_DETAIL, item),
+    )
+
+
+def read_item(row: Row) -> Item:
+    """The item behind the columns of ITEM."""
+    id, input, input_type, expected, expected_type, metadata, detail = row
+    more = read_parts(ITEM_DETAIL, loads(detail)) if detail is not None else {}
+    return Item(
+        id,
+        _some_value(input, input_type),
+        _read_value(expected, expected_type),
+        metadata=metadata,
+        **more,
+    )
+
+
+def output_rows(run: int, first: int, records: Iterable[OutputRecord]) -> list[Row]:
+    """The rows of outputs whose numbers in the run begin with *first*."""
+    number = run << RUN_BITS | first
+    return [
+        (
+            number + i,
+            run,
+            trial_id,
+            attempt,
+            attempts,
+            latency if latency is None else _finite(latency),
+            *_usage_row(output.usage),
+            *_value_row(output.content),
+            *_value_row(output.answer),
+            output.metadata_json or None,
+            _detail(OUTPUT_DETAIL, output),
+        )
+        for i, (trial_id, output, attempt, attempts, latency) in enumerate(records)
+    ]
+
+
+def read_output(row: Row) -> Output:
+    """The output behind the columns of OUTPUT."""
+    content, content_type, answer, answer_type, metadata, detail = row[USAGE_WIDTH:]
+    more = read_parts(OUTPUT_DETAIL, loads(detail)) if detail is not None else {}
+    return Output(
+        _read_value(content, content_type),
+        answer=_read_value(answer, answer_type),
+        usage=read_usage(row[:USAGE_WIDTH]),
+        metadata=metadata,
+        **more,
+    )
+
+
+def score_rows(run: int, records: Iterable[ScoreRecord]) -> list[Row]:
+    """The rows of scores."""
+    return [
+        (
+            run,
+            trial_id,
+            key,
+            score.status,
+            score.value if score.value is None else _finite(score.value),
+            passed,
+            score.name,
+            score.label,
+            score.explanation,
+            _detail(SCORE_DETAIL, score),
+        )
+        for trial_id, key, score, passed in records
+    ]
+
+
+def read_score(row: Row) -> tuple[int, StoredScore]:
+    """The key and the score behind the columns of SCORE."""
+    key, status, value, passed, name, label, explanation, detail = row
+    more = read_parts(SCORE_DETAIL, loads(detail)) if detail is not None else {}
+    score = Score(
+        ScoreStatus(status),
+        value,
+        name=name,
+        label=label,
+        explanation=explanation,
+        metadata=more.pop("metadata_json", ""),
+        **more,
+    )
+    return key, StoredScore(score, None if passed is None else bool(passed))
+
+
+def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> list[Row]:
+    """The rows of failed attempts."""
+    return [
+        (
+            run,
+            record.trial_id,
+            record.role,
+            record.attempt,
+            _finite(record.sent_at),
+            _finite(record.duration),
+            record.failure.category,
+            write_failure(record.failure),
+            *_usage_row(record.usage),
+        )
+        for record in records
+    ]
+
+
+def result_rows(run: int, records: Iterable[ResultRecord]) -> list[Row]:
+    """The rows of results."""
+    return [
+        (
+            run,
+            trial_id & _LAST_BITS,
+            (trial_id >> EPOCH_BITS) + 1,
+            outcome,
+            weighted if weighted is None else _finite(weighted),
+            attempts,
+            *(_NO_VALUE if failure is None else (failure.category, write_failure(failure))),
+            *_usage_row(usage),
+        )
+        for trial_id, outcome, weighted, failure, attempts, usage in records
+    ]
+
+
+def read_usage(row: Row) -> Usage | None:
+    """The consumption behind the columns of USAGE."""
+    input_tokens, output_tokens, cached_tokens, calls, micros, currency = row
+    if input_tokens is None:
+        return None
+    cost = None if micros is None else Money(micros, currency)
+    return Usage(input_tokens, output_tokens, cached_tokens, calls, cost)
+
+
+def write_failure(failure: Failure) -> str:
+    """A failure as JSON text."""
+    return dumps(FAILURE.write(failure))
+
+
+def read_failure(text: str | None) -> Failure | None:
+    """The failure behind its JSON text."""
+    if text is None:
+        return None
+    failure = FAILURE.read(loads(text))
+    assert isinstance(failure, Failure)
+    return failure
+
+
+def read_category(number: int) -> FailureCategory:
+    """The category of a failure behind its number."""
+    return FailureCategory(number)
+
+
+OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+"""Faster than calling the enum."""
+
+
+def _detail(parts: dict[str, Part], value: Any) -> str | None:
+    document = write_parts(parts, value)
+    return dumps(document) if document else None
+
+
+def _value_row(value: Value | None) -> tuple[str | bytes | None, str | None]:
+    if value is None:
+        return _NO_VALUE
+    kind = value.kind
+    if kind == "text":
+        return (value.body, None)
+    return (value.body, "json" if kind == "json" else value.media_type)
+
+
+def _read_value(body: str | bytes | None, type: str | None) -> Value | None:
+    return None if body is None else _some_value(body, type)
+
+
+def _some_value(body: str | bytes, type: str | None) -> Value:
+    if type is None:
+        return Value(body)
+    if isinstance(body, bytes):
+        return Value(body, "blob", type)
+    return Value(body, "json")
+
+
+def _usage_row(usage: Usage | None) -> Row:
+    if usage is None:
+        return _NO_USAGE
+    cost = usage.cost
+    return (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.calls,
+        None if cost is None else cost.micros,
+        None if cost is None else cost.currency,
+    )
+
+
+def _finite(number: float) -> float:
+    """The number, as a float and without a negative zero: SQLite would silently store NaN as NULL."""
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is not a finite number")
+    return number + 0.0

@@ -1,0 +1,175 @@
+-- The whole schema as it is now: for reading. Files are made and brought up to date by migrations.py, and a test says
+-- that both agree.
+--
+-- Content (a Value) takes two columns: the text or the bytes, and what it is. The type is NULL for plain text, 'json' for
+-- another JSON document, and the media type if the content is a BLOB. Content NULL: there is none.
+--
+-- `detail` holds the rarer parts of a value as one JSON document (documents.py), NULL when they are all empty.
+-- Consumption is six columns, all NULL if nothing is known; a cost of NULL is an unknown price.
+-- Enums are the numbers of the contract. A trial is (epoch - 1) << 32 | position.
+
+-- Whether the last writer closed the file in order: the era grows with every one that did not.
+CREATE TABLE recovery (
+  era INTEGER NOT NULL,
+  clean INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE dataset (
+  n INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  version INTEGER NOT NULL, -- the latest that is published; 0: none yet
+  staging INTEGER NOT NULL  -- 1 while an upload writes the rows of version + 1
+) STRICT;
+
+CREATE TABLE dataset_version (
+  dataset INTEGER NOT NULL REFERENCES dataset,
+  version INTEGER NOT NULL,
+  items INTEGER NOT NULL,
+  digest TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  PRIMARY KEY (dataset, version)
+) STRICT, WITHOUT ROWID;
+
+-- An item at one position through as many versions as it stays unchanged there.
+CREATE TABLE item (
+  n INTEGER PRIMARY KEY,
+  dataset INTEGER NOT NULL REFERENCES dataset,
+  position INTEGER NOT NULL,
+  first_version INTEGER NOT NULL,
+  last_version INTEGER,     -- NULL: still there
+  id TEXT NOT NULL,
+  input ANY NOT NULL,
+  input_type TEXT,
+  expected ANY,
+  expected_type TEXT,
+  metadata TEXT,
+  detail TEXT
+) STRICT;
+CREATE UNIQUE INDEX item_order ON item (dataset, position, first_version);
+CREATE INDEX item_id ON item (dataset, id);
+
+-- What never changes about a run.
+CREATE TABLE run (
+  n INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  request_id TEXT UNIQUE,
+  name TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  dataset INTEGER NOT NULL,
+  dataset_version INTEGER NOT NULL,
+  patterns TEXT NOT NULL,   -- JSON
+  items INTEGER NOT NULL,
+  last_position INTEGER NOT NULL,
+  epochs INTEGER NOT NULL,
+  tags TEXT NOT NULL,       -- JSON
+  score_keys TEXT NOT NULL, -- JSON
+  digest TEXT NOT NULL,
+  experiment TEXT NOT NULL, -- JSON
+  FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
+) STRICT;
+CREATE INDEX run_name ON run (name);
+CREATE INDEX run_dataset ON run (dataset, dataset_version);
+
+-- What changes about a run: apart from it, since every commit writes this row anew.
+CREATE TABLE progress (
+  run INTEGER PRIMARY KEY REFERENCES run,
+  state INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  verdict INTEGER,
+  started_at REAL,
+  ended_at REAL,
+  session INTEGER NOT NULL,
+  planned INTEGER NOT NULL,
+  passed INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  errored INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
+  last_sequence INTEGER NOT NULL,
+  protocol_faults INTEGER NOT NULL,
+  era INTEGER NOT NULL      -- of the last event
+) STRICT;
+
+-- The outputs of a run stand together, in the order of their commits: id is run << 40 | n, n counted from 1 in the run.
+CREATE TABLE output (
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL,
+  trial INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  latency REAL CHECK (latency BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cached_tokens INTEGER,
+  calls INTEGER,
+  cost_micros INTEGER,
+  currency TEXT,
+  content ANY,
+  content_type TEXT,
+  answer ANY,
+  answer_type TEXT,
+  metadata TEXT,
+  detail TEXT
+) STRICT;
+CREATE UNIQUE INDEX output_trial ON output (run, trial);
+
+CREATE TABLE score (
+  run INTEGER NOT NULL,
+  trial INTEGER NOT NULL,
+  key INTEGER NOT NULL,     -- position in the run's score keys
+  status INTEGER NOT NULL,
+  value REAL CHECK (value BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+  passed INTEGER,
+  name TEXT NOT NULL,
+  label TEXT NOT NULL,
+  explanation TEXT NOT NULL,
+  detail TEXT,
+  PRIMARY KEY (run, trial, key),
+  CHECK ((status = 1) = (value IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Attempts that failed.
+CREATE TABLE attempt (
+  run INTEGER NOT NULL,
+  trial INTEGER NOT NULL,
+  role INTEGER NOT NULL,    -- -1: the target, else the scorer's position in the run
+  attempt INTEGER NOT NULL,
+  sent_at REAL NOT NULL,
+  duration REAL NOT NULL,
+  category INTEGER NOT NULL,
+  failure TEXT NOT NULL,    -- JSON
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cached_tokens INTEGER,
+  calls INTEGER,
+  cost_micros INTEGER,
+  currency TEXT,
+  PRIMARY KEY (run, trial, role, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- The outcome of a trial, for good. Its key is the order in which results are read: dataset order, then epoch.
+CREATE TABLE result (
+  run INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  outcome INTEGER NOT NULL,
+  weighted REAL CHECK (weighted BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+  attempts INTEGER NOT NULL,
+  category INTEGER,
+  failure TEXT,             -- JSON
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cached_tokens INTEGER,
+  calls INTEGER,
+  cost_micros INTEGER,
+  currency TEXT,
+  PRIMARY KEY (run, position, epoch)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+  run INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  time REAL NOT NULL,
+  kind TEXT NOT NULL,       -- 'state' or 'trials'
+  body TEXT NOT NULL,       -- JSON
+  PRIMARY KEY (run, sequence)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,260 @@
+"""Writing a database: one process does, and holds its lock; one object does in it, on the event loop."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from evalbus import Item
+from evalbus_server.errors import Reason, StoreTrouble
+from evalbus_server.model.event import StateChanged
+from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
+from evalbus_server.model.trial import Changes
+from evalbus_server.store import commit, datasets, runs
+from evalbus_server.store.checkpoint import Checkpointer
+from evalbus_server.store.commit import Committed
+from evalbus_server.store.connection import connect_reading, connect_writing
+from evalbus_server.store.lock import Lock
+from evalbus_server.store.reader import Reader
+from evalbus_server.store.runs import Standing
+
+_LONGEST_PAUSE = 0.005
+"""Seconds between two commits under load, at most; four times what the last one took if that is less."""
+_LOOKED_AFTER = 1.0
+"""Seconds of writing after which it is looked whether the file is still there."""
+
+
+def open_store(path: str | Path, *, clock: Callable[[], float] = time.time) -> Store:
+    """Open a database for writing; makes the file, or brings it up to date.
+
+    Raises:
+        StoreTrouble: DATABASE_LOCKED (another process writes it), DATABASE_READ_ONLY, DATABASE_INVALID, DATABASE_NEWER,
+            DATABASE_FULL.
+    """
+    return Store(Path(path).resolve(), clock)
+
+
+def open_reader(path: str | Path) -> Reader:
+    """Open a database for reading, whoever writes it meanwhile.
+
+    Raises:
+        StoreTrouble: DATABASE_INVALID (also if there is none), DATABASE_NEWER.
+    """
+    return Reader(connect_reading(Path(path).resolve()))
+
+
+class Store(Reader):
+    """A database that this process writes."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        """Open it; see open_store."""
+        if not path.parent.is_dir():
+            raise StoreTrouble(Reason.DATABASE_INVALID, f"there is no folder {path.parent} for the database")
+        if path.is_dir():
+            raise StoreTrouble(Reason.DATABASE_INVALID, f"{path} is a folder, not a database")
+        self._lock = Lock(path)
+        try:
+            super().__init__(connect_writing(path))
+        except BaseException:
+            self._lock.release()
+            raise
+        self._clock = clock
+        self._standings: dict[str, Standing] = {}
+        self._uploads: set[str] = set()
+        self._era = self._begin_era()
+        self._files = _identities(path)
+        self._looked = time.monotonic()
+        self._lost = False
+        self._next_commit = 0.0
+        self._checkpointer = Checkpointer(path)
+        self._checkpointer.note_commit()
+
+    def close(self) -> None:
+        """Close the database in order, and let go of it."""
+        self._checkpointer.close()
+        try:
+            if not self._lost:
+                with self._connection.transaction(durable=True):
+                    self._connection.execute("UPDATE recovery SET clean = 1")
+        except StoreTrouble:
+            pass  # Then the next one to open it takes the careful way.
+        finally:
+            super().close()
+            self._lock.release()
+
+    def check(self) -> None:
+        """See whether what is written still lands in the file that has its name.
+
+        Raises:
+            StoreTrouble: DATABASE_LOST: it was deleted or replaced.
+        """
+        self._looked = time.monotonic()
+        if not self._lost:
+            self._lost = _identities(self.path) != self._files
+        if self._lost:
+            raise StoreTrouble(
+                Reason.DATABASE_LOST, f"{self.path} was deleted or replaced while it was open: nothing more is stored"
+            )
+
+    def upload(self, name: str) -> datasets.Upload:
+        """Begin the next version of a dataset.
+
+        Raises:
+            Conflict: another upload of it is under way.
+        """
+        if name in self._uploads:
+            raise datasets.refuse_busy(name)
+        upload = datasets.Upload(self._connection, name, self._clock, self._end_upload)
+        self._uploads.add(name)
+        return upload
+
+    def publish(self, name: str, batches: Iterable[list[Item]]) -> tuple[DatasetVersion, bool]:
+        """Store items as the next version of a dataset, all or nothing.
+
+        Returns the version and True; or, if nothing differs from the latest version, that one and False.
+
+        Raises:
+            Invalid: DATASET_INVALID: an id comes a second time, or an item has a part that cannot be stored.
+            Conflict: an upload of the dataset is under way.
+        """
+        with self.upload(name) as upload:
+            for batch in batches:
+                upload.add(batch)
+            return upload.finish()
+
+    def create_run(self, run: Run) -> Run:
+        """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+            Conflict: REQUEST_ID_REUSED: the request made a run of another experiment.
+        """
+        created = runs.create(self._connection, run, now=self._clock(), era=self._era)
+        self._written()
+        return created
+
+    def change_state(self, run_id: str, state: RunState, *, reason: str = "", verdict: Verdict | None = None) -> Run:
+        """Change the state of a run, with an event.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: it is not stored.
+        """
+        return self._change(run_id, state, reason, verdict)
+
+    def begin_session(self, run_id: str) -> Run:
+        """Begin to work on a run: it is RUNNING, with a session number that it never had.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: it is not stored.
+        """
+        return self._change(run_id, RunState.RUNNING, "", None, sessions=1)
+
+    def interrupt_orphans(self) -> list[str]:
+        """Make runs INTERRUPTED that are RUNNING or QUEUED, since the process that worked on them is gone.
+
+        For the time right after opening; returns their ids.
+        """
+        found = self._connection.rows(
+            "SELECT r.id FROM progress p JOIN run r ON r.n = p.run WHERE p.state IN (?, ?) ORDER BY r.n",
+            (RunState.QUEUED, RunState.RUNNING),
+        )
+        orphans = [row[0] for row in found]
+        for run_id in orphans:
+            self._change(run_id, RunState.INTERRUPTED, "the process that worked on it ended", None)
+        return orphans
+
+    def add_protocol_faults(self, run_id: str, n: int) -> None:
+        """Count faults against the contract that plugins made in a run.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        run, _ = self._numbers(run_id)
+        with self._connection.transaction():
+            self._connection.execute(
+                "UPDATE progress SET protocol_faults = protocol_faults + ? WHERE run = ?", (n, run)
+            )
+        self._written()
+
+    def commit(self, run_id: str, changes: Changes) -> Committed:
+        """Store what happened to trials of a run, all or nothing, with one event about the results.
+
+        A second output or result of a trial is left out and named in the answer: the first one stands. Holds the event
+        loop: at most 256 trials or 1 MiB at once, as RunLog does.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: nothing of it is stored.
+        """
+        begun = time.monotonic()
+        if self._lost or begun - self._looked >= _LOOKED_AFTER:
+            self.check()
+        standing = self._standing(run_id)
+        committed, after = commit.commit(self._connection, standing, changes, now=self._clock(), era=self._era)
+        self._standings[run_id] = after
+        self._checkpointer.note_commit()
+        ended = time.monotonic()
+        self._next_commit = ended + min(_LONGEST_PAUSE, 4 * (ended - begun))
+        return committed
+
+    @property
+    def next_commit(self) -> float:
+        """When the next commit may begin without holding the event loop too often, on the clock of time.monotonic."""
+        return self._next_commit
+
+    def _change(self, run_id: str, state: RunState, reason: str, verdict: Verdict | None, *, sessions: int = 0) -> Run:
+        self.check()
+        standing = self._standing(run_id)
+        fact = StateChanged(state, standing.counts, reason, verdict)
+        with self._connection.transaction(durable=True):
+            after = runs.set_state(self._connection, fact, standing, now=self._clock(), era=self._era)
+            if sessions:
+                self._connection.execute(
+                    "UPDATE progress SET session = session + ? WHERE run = ?", (sessions, standing.run)
+                )
+        if state.over:
+            self._standings.pop(run_id, None)
+        else:
+            self._standings[run_id] = after
+        self._written()
+        self.check()
+        return self.run(run_id)
+
+    def _standing(self, run_id: str) -> Standing:
+        found = self._standings.get(run_id)
+        if found is None:
+            found = self._standings[run_id] = runs.standing(self._connection, self._numbers(run_id)[0])
+        return found
+
+    def _written(self) -> None:
+        self._checkpointer.note_commit()
+
+    def _end_upload(self, name: str) -> None:
+        self._uploads.discard(name)
+        self._written()
+
+    def _begin_era(self) -> int:
+        with self._connection.transaction(durable=True):
+            self._connection.execute("UPDATE recovery SET era = era + 1 - clean, clean = 0")
+            found = self._connection.row("SELECT era FROM recovery")
+        assert found is not None
+        return int(found[0])
+
+    def _is_attended(self) -> bool:
+        return True
+
+
+def _identities(path: Path) -> list[tuple[int, int] | None]:
+    """Which files have the names of the database and of its log."""
+    found: list[tuple[int, int] | None] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            status = os.stat(name)
+            found.append((status.st_dev, status.st_ino))
+        except OSError:
+            found.append(None)
+    return found

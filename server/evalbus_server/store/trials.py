@@ -1,0 +1,138 @@
+"""Trials that are not done: those to be asked, and those whose output waits for a scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from evalbus import Usage
+from evalbus_server.model.trial import OpenTrial, StoredItem
+from evalbus_server.store import rows
+from evalbus_server.store.datasets import AS_OF
+from evalbus_server.store.documents import dumps
+from evalbus_server.store.runs import OfRun
+
+_ITEM = rows.qualified("i", rows.ITEM)
+_LAST_N = (1 << rows.RUN_BITS) - 1
+
+PAGE_OF_ALL = f"""
+    SELECT i.position, {_ITEM} FROM item i
+    WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
+"""
+PAGE_OF_OPEN = f"""
+    {PAGE_OF_ALL}
+    AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :run AND o.trial = i.position + :epoch_bits)
+    AND NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
+"""
+IN_ORDER = " ORDER BY i.position LIMIT :limit"
+
+PAGE_OF_OUTPUTS = """
+    SELECT o.id, o.trial,
+        EXISTS (SELECT 1 FROM result r
+            WHERE r.run = o.run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1)
+        OR EXISTS (SELECT 1 FROM score s WHERE s.run = o.run AND s.trial = o.trial AND s.key IN ({keys}))
+    FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
+"""
+OUTPUTS_WITH_ITEMS = f"""
+    SELECT o.id, o.trial, o.attempts, {_ITEM}, {rows.qualified("o", rows.OUTPUT)}
+    FROM json_each(:ids) j CROSS JOIN output o ON o.id = j.value
+    CROSS JOIN item i ON i.dataset = :dataset AND i.position = o.trial & 4294967295 AND {AS_OF}
+"""
+SCORES_OF_TRIALS = f"""
+    SELECT s.trial, {rows.qualified("s", rows.SCORE)}
+    FROM json_each(:trials) j CROSS JOIN score s ON s.run = :run AND s.trial = j.value
+"""
+ATTEMPTS_OF_TRIALS = f"""
+    SELECT a.trial, {rows.qualified("a", rows.USAGE)}
+    FROM json_each(:trials) j CROSS JOIN attempt a ON a.run = :run AND a.trial = j.value
+"""
+
+
+def open_items(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> list[StoredItem]:
+    """The next items of an epoch that have to be asked; *fresh*: none of the run has been asked yet."""
+    sql = (PAGE_OF_ALL if fresh else PAGE_OF_OPEN) + IN_ORDER
+    matches = matching(of.run.selection.patterns)
+    found: list[StoredItem] = []
+    while len(found) < limit:
+        page = of.connection.rows(
+            sql,
+            {
+                "dataset": of.dataset,
+                "version": of.run.dataset.version,
+                "after": after,
+                "last": of.run.selection.last_position,
+                "run": of.number,
+                "epoch": epoch,
+                "epoch_bits": (epoch - 1) << 32,
+                "limit": limit,
+            },
+        )
+        found += [StoredItem(row[0], rows.read_item(row[1:])) for row in page if matches is None or matches(row[1])]
+        if len(page) < limit:
+            break
+        after = page[-1][0]
+    return found[:limit]
+
+
+def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+    """The outputs of the next *limit* that a scorer has not scored, by number, and the number of the last looked at."""
+    keys = ", ".join(str(i) for i, key in enumerate(of.run.score_keys) if key.scorer == scorer)
+    base = of.number << rows.RUN_BITS
+    page = of.connection.rows(
+        PAGE_OF_OUTPUTS.format(keys=keys),
+        {"after": base + after, "end": base + _LAST_N + 1, "limit": limit},
+    )
+    if not page:
+        return [], after
+    ids = [id for id, _, done in page if not done]
+    trials = _open_trials(of, ids) if ids else {}
+    _add_scores(of, trials)
+    return [(id - base, trials[trial_id]) for id, trial_id, done in page if not done], page[-1][0] - base
+
+
+def matching(patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Whether a raw item id matches one of some globs; None if there are no globs, so that all do."""
+    if not patterns:
+        return None
+    return lambda id: any(fnmatchcase(id, pattern) for pattern in patterns)
+
+
+def _open_trials(of: OfRun, ids: list[int]) -> dict[int, OpenTrial]:
+    trials = {}
+    found = of.connection.rows(
+        OUTPUTS_WITH_ITEMS, {"ids": dumps(ids), "dataset": of.dataset, "version": of.run.dataset.version}
+    )
+    for row in found:
+        _, trial_id, attempts = row[:3]
+        item = rows.read_item(row[3 : 3 + rows.ITEM_WIDTH])
+        output = rows.read_output(row[3 + rows.ITEM_WIDTH :])
+        trial = OpenTrial(trial_id, item, output)
+        trial.attempts = attempts
+        trial.usage = output.usage
+        trials[trial_id] = trial
+    return trials
+
+
+def _add_scores(of: OfRun, trials: dict[int, OpenTrial]) -> None:
+    """Fill in what is known of the scores, who has not answered, and what was consumed on the way."""
+    if not trials:
+        return
+    of_trials = {"run": of.number, "trials": dumps(list(trials))}
+    scorers = {key.scorer for key in of.run.score_keys}
+    for trial in trials.values():
+        trial.waiting = sum(1 << scorer for scorer in scorers)
+    for trial_id, *columns in of.connection.rows(SCORES_OF_TRIALS, of_trials):
+        key, stored = rows.read_score(tuple(columns))
+        trial = trials[trial_id]
+        trial.scores[key] = stored.score
+        trial.waiting &= ~(1 << of.run.score_keys[key].scorer)
+        trial.usage = _both(trial.usage, stored.score.usage)
+    for trial_id, *columns in of.connection.rows(ATTEMPTS_OF_TRIALS, of_trials):
+        trial = trials[trial_id]
+        trial.usage = _both(trial.usage, rows.read_usage(tuple(columns)))
+
+
+def _both(usage: Usage | None, more: Usage | None) -> Usage | None:
+    if usage is None or more is None:
+        return usage or more
+    return usage + more
