@@ -1,0 +1,231 @@
+"""The composition root: here, and only here, the stations are built and put together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from evalbus import Item, TrialLimits
+from evalbus_server.aggregate.reduce import parse_reducer
+from evalbus_server.aggregate.summary import summarise
+from evalbus_server.dataset.read import read_batches
+from evalbus_server.model.experiment import Experiment, PluginUse, Tls, in_folder
+from evalbus_server.model.run import DatasetVersion, Run
+from evalbus_server.model.summary import Summary
+from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
+from evalbus_server.plugin.inprocess import InProcessPlugin
+from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
+from evalbus_server.plugin.remote import Place, RemotePlugin
+from evalbus_server.runner.crew import MakePlugin, Means, Wanted
+from evalbus_server.runner.runs import Runs
+from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.store import Reader, Store, open_reader, open_store
+from evalbus_server.watch.bell import Bell
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The parts of a server over one database."""
+
+    store: Store
+    runs: Runs
+
+    async def publish(self, experiment: Experiment) -> Experiment:
+        """The same experiment over a stored dataset: a file, records or a command's output are stored first.
+
+        Raises:
+            Invalid: the dataset cannot be read.
+            StoreTrouble: it cannot be stored.
+        """
+        if experiment.dataset.source == "stored":
+            return experiment
+        dataset = await self._store_items(dataset_name(experiment), read_batches(experiment.dataset))
+        return experiment.over(dataset.name, dataset.version)
+
+    async def _store_items(self, name: str, batches: Iterable[list[Item]]) -> DatasetVersion:
+        with self.store.upload(name) as upload:
+            for batch in batches:
+                upload.add(batch)
+                await asyncio.sleep(0)  # a signal, a watcher
+            return upload.finish()[0]
+
+
+@asynccontextmanager
+async def embedded(path: str | Path) -> AsyncIterator[App]:
+    """A server without sockets over a database; runs still at work at the end are interrupted.
+
+    Raises:
+        StoreTrouble: the database cannot be opened for writing.
+    """
+    store = open_store(path)
+    try:
+        store.interrupt_orphans()
+        app = App(store, _runs(store))
+        try:
+            yield app
+        finally:
+            await app.runs.close(grace=0.0)
+    finally:
+        store.close()
+
+
+def _runs(store: Store) -> Runs:
+    return Runs(store, Means(plugin_maker(), BUILTINS), Bell())
+
+
+@contextmanager
+def planning(path: Path) -> Iterator[Runs]:
+    """Runs that can only be planned: a database is read if there is one, and nothing is written.
+
+    Raises:
+        StoreTrouble: there is a file that is no database.
+    """
+    with ExitStack() as stack:
+        if path.exists():
+            reader = stack.enter_context(open_reader(path))
+        else:
+            folder = stack.enter_context(TemporaryDirectory(prefix="evalbus-"))
+            reader = stack.enter_context(open_store(Path(folder, "none.db")))
+        yield _runs(cast(Store, reader))  # planning only reads
+
+
+def items_of(experiment: Experiment) -> Iterator[Item] | None:
+    """The items of a dataset that is not stored yet; None for one that is.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    if experiment.dataset.source == "stored":
+        return None
+    return chain.from_iterable(read_batches(experiment.dataset))
+
+
+def read_summary(reader: Reader, run: Run) -> Summary:
+    """The numbers of a run, computed from what is stored.
+
+    Raises:
+        NotFound: a run that a criterion compares with is not there.
+    """
+    experiment = Experiment.from_json(run.experiment_json)
+    names = {criterion.baseline for criterion in experiment.criteria if criterion.baseline is not None}
+    baselines = {name: reader.numbers(reader.run(name)) for name in names}
+    reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
+    numbers = reader.numbers(run)
+    return summarise(numbers, experiment.criteria, reducer, baselines=baselines, now=time.time())
+
+
+def dataset_name(experiment: Experiment) -> str:
+    """What a dataset is stored under: its own name, else the stem of its file, else the experiment's name."""
+    dataset = experiment.dataset
+    if dataset.name is not None:
+        return dataset.name
+    return experiment.name if dataset.path is None else Path(dataset.path).name.split(".")[0] or experiment.name
+
+
+# --- plugins ----------------------------------------------------------------------------------------------------
+
+
+def plugin_maker() -> MakePlugin:
+    """What makes the plugins of crews: here, at an address, or in a process that those of one crew share."""
+    processes = Processes()
+
+    def make(wanted: Wanted) -> RemotePlugin | InProcessPlugin:
+        if wanted.definition is not None:
+            return InProcessPlugin(wanted.definition, total=wanted.items, limits=_trial_limits(wanted.experiment))
+        use = wanted.use
+        place: Place
+        if use.address is not None:
+            place = FixedAddress(use.address, wanted.token)
+        else:
+            place = processes.place(use, wanted.environment, wanted.experiment)
+        codec: Codec = ScorerCodec() if wanted.scorer else TargetCodec(wanted.items)
+        return RemotePlugin(place, codec, use.plugin, tls=_tls(use))
+
+    return make
+
+
+def _trial_limits(experiment: Experiment) -> TrialLimits | None:
+    bounds = experiment.limits.trial
+    limits = TrialLimits(bounds.messages, bounds.tokens, bounds.steps)
+    return None if limits == TrialLimits() else limits
+
+
+def _tls(use: PluginUse) -> Tls | None:
+    if use.tls is None or not use.tls.root_certificates:
+        return use.tls
+    return use.tls.model_copy(update={"root_certificates": str(in_folder(use.tls.root_certificates, use.folder))})
+
+
+class Processes:
+    """Launched processes: plugins of one crew that are started alike share one."""
+
+    def __init__(self) -> None:
+        """None is started yet."""
+        self._running: WeakValueDictionary[tuple[Any, ...], SharedProcess] = WeakValueDictionary()
+
+    def place(self, use: PluginUse, environment: Mapping[str, str], experiment: Experiment) -> Place:
+        """Where a plugin is that is started by a command; *experiment* is the crew's own."""
+        assert use.command is not None
+        key = (id(experiment), use.command, use.folder, tuple(sorted(environment.items())), use.start_limit)
+        shared = self._running.get(key)
+        if shared is None:
+            process = LaunchedProcess(use.command, use.folder, environment, limit=use.start_limit)
+            shared = self._running[key] = SharedProcess(process, experiment)
+        return SharedPlace(shared)
+
+
+class SharedProcess:
+    """A process for several plugins."""
+
+    def __init__(self, process: LaunchedProcess, experiment: Experiment) -> None:
+        """Keeps *experiment* alive as long as its identity names this process."""
+        self.process = process
+        self.experiment = experiment
+        self.turn = asyncio.Lock()
+        """Held while it is started or ended."""
+        self.address = ""
+        """Another one each time it is started."""
+
+
+class SharedPlace:
+    """A shared process as one of its plugins sees it.
+
+    When the process breaks, every plugin in it wants it ended and started again: the first who comes does that, the
+    others only find it started again.
+    """
+
+    def __init__(self, shared: SharedProcess) -> None:
+        """Not started by this plugin yet."""
+        self._shared = shared
+        self._address = ""
+        self.token = shared.process.token
+        self.limit = shared.process.limit
+
+    async def address(self) -> str:
+        """The socket of the process, which is started if it does not run."""
+        shared = self._shared
+        async with shared.turn:
+            self._address = shared.address = await shared.process.address()
+            return self._address
+
+    async def lost(self) -> str:
+        """How the process ended, once it has."""
+        return await self._shared.process.lost()
+
+    async def end(self) -> None:
+        """End the process that this plugin knows, unless another one runs by now."""
+        async with self._shared.turn:
+            if self._address == self._shared.address:
+                await self._shared.process.end()
+
+    async def last_words(self) -> str:
+        """How it ended, if it has, and the end of what it printed."""
+        return await self._shared.process.last_words()
