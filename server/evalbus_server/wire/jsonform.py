@@ -1,0 +1,392 @@
+"""The JSON that scripts read (rules, part 10), as plain dictionaries made of the server's values.
+
+Enums are upper-case words. A number without a value is null; content that is absent is left out, since JSON null is a
+value of its own. JSON values stand there as they are; integers keep every digit.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, Usage, Value
+from evalbus_server.model.event import Event, StateChanged
+from evalbus_server.model.experiment import Criterion, Experiment
+from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
+from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
+from evalbus_server.model.trial import StoredResult, StoredScore, epoch_of, position_of
+
+Document: TypeAlias = dict[str, Any]
+
+# --- runs -------------------------------------------------------------------------------------------------------
+
+
+def run_document(run: Run) -> Document:
+    """A run as it stands, without the numbers that must be computed."""
+    took = run.ended_at - run.started_at if run.ended_at is not None and run.started_at is not None else None
+    return {
+        "run": run.id,
+        "name": run.name,
+        "state": run.state.name,
+        "reason": run.reason or None,
+        "verdict": _verdict(run.verdict),
+        "partial": run.partial,
+        "counts": counts_document(run.counts),
+        "dataset": {"name": run.dataset.name, "version": run.dataset.version, "digest": run.dataset.digest},
+        "digest": run.digest,
+        "tags": list(run.tags),
+        "created_at": time_text(run.created_at),
+        "started_at": time_text(run.started_at),
+        "ended_at": time_text(run.ended_at),
+        "duration_s": took,
+    }
+
+
+def summary_document(summary: Summary) -> Document:
+    """A run with its numbers: what `run` and `runs show` print."""
+    run = run_document(summary.run)
+    criteria = Experiment.from_json(summary.run.experiment_json).criteria if summary.criteria else ()
+    usage = usage_document(summary.usage)
+    usage["priced_share"] = summary.priced_share
+    head = ("run", "name", "state", "reason", "verdict", "partial", "counts")
+    return {
+        **{key: run[key] for key in head},
+        "pass_rate": summary.pass_rate,
+        "coverage": summary.coverage,
+        "weighted": summary.weighted,
+        "scores": {score.key: _score_document(score) for score in summary.scores},
+        "criteria": [_criterion_document(criteria[result.criterion], result) for result in summary.criteria],
+        "latency_ms": _latency_document(summary.latency),
+        "usage": usage,
+        "attempts": summary.attempts,
+        "failures": {category.name: count for category, count in summary.failures},
+        "protocol_faults": summary.run.protocol_faults,
+        **{key: value for key, value in run.items() if key not in head},
+        "duration_s": summary.wall_time,
+    }
+
+
+def counts_document(counts: Counts) -> Document:
+    """How the trials of a run stand."""
+    return {
+        "planned": counts.planned,
+        "passed": counts.passed,
+        "failed": counts.failed,
+        "errored": counts.errored,
+        "skipped": counts.skipped,
+        "pending": counts.pending,
+    }
+
+
+def dataset_document(dataset: DatasetVersion) -> Document:
+    """A dataset at a version."""
+    return {
+        "dataset": dataset.name,
+        "version": dataset.version,
+        "items": dataset.items,
+        "digest": dataset.digest,
+        "created_at": time_text(dataset.created_at),
+    }
+
+
+def _score_document(score: ScoreSummary) -> Document:
+    return {
+        "n": score.n,
+        "n_trials": score.n_trials,
+        "mean": score.mean,
+        "median": score.median,
+        "min": score.min,
+        "max": score.max,
+        "sum": score.sum,
+        "std": score.std,
+        "stderr": score.stderr,
+        "interval": None if score.interval is None else [score.interval.low, score.interval.high],
+        "pass_rate": score.pass_rate,
+        "coverage": score.coverage,
+        "threshold": score.threshold,
+        "errored": score.errored,
+        "skipped": score.skipped,
+        "distribution": _distribution_document(score.distribution),
+    }
+
+
+def _distribution_document(distribution: Distribution) -> Document:
+    return {
+        "values": [{"value": each.value, "count": each.count, "share": each.share} for each in distribution.values],
+        "other": distribution.other,
+        "histogram": [{"low": each.low, "high": each.high, "count": each.count} for each in distribution.histogram],
+    }
+
+
+def _criterion_document(criterion: Criterion, result: CriterionResult) -> Document:
+    document = {
+        "label": criterion.label or None,
+        "metric": criterion.metric,
+        "scorer": criterion.scorer,
+        "value": result.value,
+        "min": criterion.min,
+        "max": criterion.max,
+        "severity": criterion.severity,
+        "outcome": result.outcome.name,
+        "explanation": result.explanation or None,
+        "min_coverage": criterion.min_coverage,
+    }
+    if criterion.baseline is not None:
+        document |= {"baseline": criterion.baseline, "max_drop": criterion.max_drop}
+    return document
+
+
+def _latency_document(latency: Latency | None) -> Document | None:
+    if latency is None:
+        return None
+    return {name: getattr(latency, name) for name in ("mean", "p50", "p90", "p95", "p99")}
+
+
+def _verdict(verdict: Verdict | None) -> str | None:
+    return None if verdict is None else verdict.name
+
+
+def time_text(seconds: float | None) -> str | None:
+    """A point in time in UTC, as RFC 3339 writes it; None stays None."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+def result_document(result: StoredResult, run: Run) -> Document:
+    """The result of one trial: a line of `runs results --jsonl`."""
+    document: Document = {
+        "item": result.item.id,
+        "epoch": epoch_of(result.trial_id),
+        "outcome": result.outcome.name,
+        "input": value_data(result.item.input),
+    }
+    _put(document, "expected", result.item.expected)
+    if result.output is not None:
+        document |= _answer_parts(result.output)
+    if result.usage is not None:
+        document["usage"] = usage_document(result.usage)
+    document["scores"] = {
+        run.score_keys[place].key: score_document(stored, run.score_keys[place])
+        for place, stored in sorted(result.scores.items())
+    }
+    document["weighted"] = result.weighted
+    if result.failure is not None:
+        document["failure"] = failure_document(result.failure)
+    document["attempts"] = result.attempts
+    document["latency_ms"] = None if result.latency is None else result.latency * 1000
+    if result.output is not None and result.output.trace_ids:
+        document["trace_ids"] = list(result.output.trace_ids)
+    return document
+
+
+def _answer_parts(output: Output) -> Document:
+    document: Document = {}
+    _put(document, "output", output.content)
+    _put(document, "answer", output.answer)
+    if output.messages:
+        document["messages"] = [message_document(message) for message in output.messages]
+    if output.tool_calls:
+        document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
+    return document
+
+
+def score_document(stored: StoredScore, key: ScoreKey) -> Document:
+    """One score of a result."""
+    score = stored.score
+    document: Document = {
+        "status": score.status.name,
+        "value": score.value,
+        "label": score.label or None,
+        "explanation": score.explanation or None,
+        "threshold": key.threshold,
+        "passed": stored.passed,
+    }
+    _put(document, "answer", score.answer)
+    if score.failure is not None:
+        document["failure"] = failure_document(score.failure)
+    if score.metadata_json:
+        document["metadata"] = score.metadata
+    return document
+
+
+def failure_document(failure: Failure) -> Document:
+    """Why something could not be done."""
+    document: Document = {
+        "origin": failure.origin.name,
+        "category": failure.category.name,
+        "reason": failure.reason or failure.category.name,
+        "message": failure.message,
+    }
+    if failure.field:
+        document["field"] = failure.field
+    if failure.details_json:
+        document["details"] = failure.details
+    return document
+
+
+def usage_document(usage: Usage) -> Document:
+    """What was consumed. A cost of null is unknown, which is not zero."""
+    cost = usage.cost
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "calls": usage.calls,
+        "cost": None
+        if cost is None
+        else {"amount": cost.micros / 1_000_000, "micros": cost.micros, "currency": cost.currency},
+    }
+
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+def event_document(event: Event) -> Document:
+    """A stored event: a line of `runs watch --json`."""
+    fact = event.fact
+    document: Document = {"sequence": event.sequence, "time": time_text(event.time)}
+    if isinstance(fact, StateChanged):
+        document |= {
+            "kind": "state",
+            "state": fact.state.name,
+            "reason": fact.reason or None,
+            "verdict": _verdict(fact.verdict),
+        }
+    else:
+        trials = [
+            {
+                "trial": trial_id,
+                "position": position_of(trial_id),
+                "epoch": epoch_of(trial_id),
+                "outcome": outcome.name,
+            }
+            for trial_id, outcome in fact.trials
+        ]
+        document |= {"kind": "trials", "trials": trials}
+    document["counts"] = counts_document(fact.counts)
+    return document
+
+
+# --- content ----------------------------------------------------------------------------------------------------
+
+
+def value_data(value: Value) -> Any:
+    """A value as JSON has it: a text, the document itself, or for bytes an object of media type and base64."""
+    if value.kind == "blob" and isinstance(value.body, bytes):
+        return {"media_type": value.media_type, "base64": base64.b64encode(value.body).decode()}
+    return value.data
+
+
+def _put(document: Document, key: str, value: Value | None) -> None:
+    if value is not None:
+        document[key] = value_data(value)
+
+
+def message_document(message: Message) -> Document:
+    """A message of a conversation; its content is one part, or a list of parts."""
+    document: Document = {"role": message.role}
+    if message.name:
+        document["name"] = message.name
+    if message.content:
+        parts = [value_data(part) for part in message.content]
+        # One part that is itself a list is written as a list of one part.
+        document["content"] = parts if len(parts) > 1 or isinstance(parts[0], list) else parts[0]
+    if message.tool_calls:
+        document["tool_calls"] = [tool_call_document(call) for call in message.tool_calls]
+    if message.tool_call_id:
+        document["tool_call_id"] = message.tool_call_id
+    if message.metadata_json:
+        document["metadata"] = message.metadata
+    return document
+
+
+def tool_call_document(call: ToolCall) -> Document:
+    """A call of a tool, with its times in seconds."""
+    document: Document = {"id": call.id} if call.id else {}
+    document["name"] = call.name
+    if call.arguments_json:
+        document["arguments"] = call.arguments
+    _put(document, "result", call.result)
+    if call.error:
+        document["error"] = call.error
+    if call.started_at is not None:
+        document["started_at"] = call.started_at
+    if call.duration is not None:
+        document["duration"] = call.duration
+    return document
+
+
+def item_document(item: Item) -> Document:
+    """An item as a dataset file has it."""
+    document: Document = {"id": item.id, "input": value_data(item.input)}
+    _put(document, "expected", item.expected)
+    if item.metadata_json:
+        document["metadata"] = item.metadata
+    for field in ("tags", "choices"):
+        if getattr(item, field):
+            document[field] = list(getattr(item, field))
+    if item.messages:
+        document["messages"] = [message_document(message) for message in item.messages]
+    if item.tool_mocks:
+        document["tool_mocks"] = [_tool_mock_document(mock) for mock in item.tool_mocks]
+    if item.scorers is not None:
+        document["scorers"] = list(item.scorers)
+    if item.output is not None:
+        document["output"] = output_document(item.output)
+    return document
+
+
+def _tool_mock_document(mock: ToolMock) -> Document:
+    document: Document = {"tool": mock.tool}
+    if mock.arguments_json is not None:
+        document["arguments"] = Value(mock.arguments_json, "json").data
+    _put(document, "output", mock.output)
+    if mock.error:
+        document["error"] = mock.error
+    return document
+
+
+def output_document(output: Output) -> Document:
+    """An output, whole: an object with the keys of outputs, of which the empty ones are left out."""
+    document: Document = {}
+    _put(document, "content", output.content)
+    _put(document, "answer", output.answer)
+    if output.messages:
+        document["messages"] = [message_document(message) for message in output.messages]
+    if output.tool_calls:
+        document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
+    if output.spans:
+        document["spans"] = [
+            _without_empty(
+                {
+                    "id": span.id,
+                    "name": span.name,
+                    "parent_id": span.parent_id,
+                    "kind": span.kind,
+                    "started_at": span.started_at,
+                    "duration": span.duration,
+                    "attributes": span.attributes,
+                }
+            )
+            for span in output.spans
+        ]
+    if output.usage is not None:
+        document["usage"] = usage_document(output.usage)
+        if output.usage.cost is not None:
+            del document["usage"]["cost"]["amount"]
+    if output.trace_ids:
+        document["trace_ids"] = list(output.trace_ids)
+    if output.metadata_json:
+        document["metadata"] = output.metadata
+    if output.timing is not None:
+        document["timing"] = _without_empty({"total": output.timing.total, "first_token": output.timing.first_token})
+    return document
+
+
+def _without_empty(document: Document) -> Document:
+    return {key: value for key, value in document.items() if value is not None and value not in ("", {})}
