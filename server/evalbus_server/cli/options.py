@@ -1,0 +1,19 @@
+"""The options that commands share. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Db: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="F", help="The database [default: $EVALBUS_DB, else ./evalbus.db]."),
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+RunId: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the beginning of it, or `latest`.")]
+Server: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--server", metavar="A", help="Ask the server at this address instead of opening a database."),
+]

@@ -1,0 +1,185 @@
+"""The numbers of a run for people, from the same document that `--json` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evalbus_server.cli.figures import NONE, count, length_of_time, number, share
+
+Document: TypeAlias = Mapping[str, Any]
+
+WIDTH = 110
+"""Where nobody can say how wide it may be: a file, a pipe, a log of CI."""
+STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
+
+
+def console(width: int = WIDTH) -> Console:
+    """Where reports go: stdout, in colours on a terminal only; *width* counts where there is none."""
+    found = Console(highlight=False, emoji=False)
+    return found if found.is_terminal else Console(highlight=False, emoji=False, width=width)
+
+
+def print_json(document: Document) -> None:
+    """One document on stdout, on one line."""
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+def print_report(out: Console, document: Document) -> None:
+    """Scores, criteria, counts, times, and the verdict with its reason."""
+    head = Text.assemble((str(document["name"]), "bold"), f"   run {document['run']}", _dataset(document))
+    out.print(head, soft_wrap=True)
+    out.print()
+    for table in (_scores(document["scores"]), _criteria(document["criteria"])):
+        if table is not None:
+            out.print(table)
+            out.print()
+    for line in _lines(document):
+        out.print(line, soft_wrap=True)
+
+
+def reason_of(document: Document) -> str:
+    """Why a run ended as it did, in one line; "" if it passed."""
+    verdict, counts = document["verdict"], document["counts"]
+    if document["state"] != "COMPLETED":
+        done = f"{count(counts['planned'] - counts['pending'])} of {count(counts['planned'])} trials have a result"
+        why = str(document.get("reason") or "").partition(": ")[2] or document.get("reason")
+        return f"run {document['run']} is {document['state']}{f': {why}' if why else ''} ({done})"
+    if verdict in ("PASS", None):
+        return ""
+    decisive = [each for each in document["criteria"] if each["severity"] == "error" and each["outcome"] == verdict]
+    if decisive:
+        told = "; ".join(_named(each) for each in decisive)
+    elif verdict == "FAIL":
+        told = f"{_of_trials(counts['failed'], counts)} missed a threshold"
+    elif counts["errored"]:
+        told = f"{_of_trials(counts['errored'], counts)} errored"
+    else:
+        told = "no trial passed"
+    return f"{verdict}: {told}"
+
+
+def _of_trials(some: int, counts: Mapping[str, int]) -> str:
+    return f"{count(some)} of {count(counts['planned'])} trials"
+
+
+def _named(criterion: Document) -> str:
+    label, explanation = criterion.get("label"), criterion.get("explanation") or _condition(criterion)
+    return f"{label}: {explanation}" if label else str(explanation)
+
+
+def _dataset(document: Document) -> tuple[str, str]:
+    dataset = document.get("dataset")
+    return (f"   dataset {dataset['name']} version {dataset['version']}" if dataset else "", "dim")
+
+
+def _scores(scores: Mapping[str, Document]) -> Table | None:
+    if not scores:
+        return None
+    table = table_of("score", "n", "mean", "95 % interval", "passed", "threshold", "errored", "skipped")
+    for key, score in scores.items():
+        table.add_row(
+            Text(key),
+            count(score["n"]),
+            number(score["mean"]),
+            _interval(score["interval"]),
+            share(score["pass_rate"]),
+            NONE if score["threshold"] is None else f"{score['threshold']:g}",
+            _alarming(score["errored"]),
+            count(score["skipped"]),
+        )
+    return table
+
+
+def _criteria(criteria: Sequence[Document]) -> Table | None:
+    if not criteria:
+        return None
+    table = table_of("criterion", "value", "wanted", "outcome", "", right=(1, 2))
+    for each in criteria:
+        outcome = str(each["outcome"] or NONE)
+        note = "warns only" if each["severity"] == "warn" else ""
+        style = STYLES.get(outcome, "") if each["severity"] == "error" else "yellow" if outcome != "PASS" else "green"
+        name = each.get("label") or _subject(each)
+        table.add_row(Text(name), number(each["value"]), Text(_wanted(each)), Text(outcome, style), Text(note, "dim"))
+    return table
+
+
+def _lines(document: Document) -> Iterator[RenderableType]:
+    counts = document["counts"]
+    line = Text("trials   ")
+    for name in ("passed", "failed", "errored", "skipped", "pending"):
+        if counts[name] or name in ("passed", "failed", "errored"):
+            line.append(f"{count(counts[name])} {name}   ")
+    line.append(f"of {count(counts['planned'])}", style="dim")
+    yield line
+    shares = f"rates    {share(document['pass_rate'])} passed   {share(document['coverage'])} covered"
+    if document.get("weighted") is not None:
+        shares += f"   {number(document['weighted'])} weighted"
+    yield Text(shares)
+    if latency := document.get("latency_ms"):
+        parts = "   ".join(f"{name} {number(latency[name])}" for name in ("mean", "p50", "p95", "p99"))
+        yield Text(f"latency  {parts} ms")
+    if usage := _usage(document.get("usage")):
+        yield Text(f"usage    {usage}")
+    if document.get("duration_s") is not None:
+        yield Text(f"time     {length_of_time(document['duration_s'])}")
+    verdict = document["verdict"]
+    if verdict is not None:
+        told = reason_of(document).removeprefix(f"{verdict}: ")
+        yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {told}" if told else "")
+
+
+def _usage(usage: Document | None) -> str:
+    if not usage:
+        return ""
+    parts = [
+        f"{count(value)} {name.replace('_', ' ')}" for name, value in usage.items() if isinstance(value, int) and value
+    ]
+    cost = usage.get("cost")
+    if isinstance(cost, Mapping) and cost.get("amount") is not None:
+        parts.append(f"{cost['amount']:g} {cost.get('currency', '')}".strip())
+    return ", ".join(parts)
+
+
+def table_of(*columns: str, right: Sequence[int] | None = None) -> Table:
+    """A table; all columns but the first are numbers, or those whose places are in *right*."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        to_the_right = place > 0 if right is None else place in right
+        table.add_column(column, justify="right" if to_the_right else "left", overflow="fold")
+    return table
+
+
+def _interval(interval: Any) -> str:
+    if not interval:
+        return NONE
+    low, high = (interval["low"], interval["high"]) if isinstance(interval, Mapping) else interval
+    return f"{number(low)} – {number(high)}"
+
+
+def _alarming(errored: int) -> Text:
+    return Text(count(errored), "yellow" if errored else "")
+
+
+def _subject(criterion: Document) -> str:
+    scorer = criterion.get("scorer")
+    return f"{criterion['metric']} of {scorer}" if scorer else str(criterion["metric"])
+
+
+def _wanted(criterion: Document) -> str:
+    bounds = [
+        f"{sign} {criterion[key]:g}" for key, sign in (("min", "≥"), ("max", "≤")) if criterion.get(key) is not None
+    ]
+    if criterion.get("baseline") is not None:
+        bounds.append(f"at most {criterion['max_drop']:g} below {criterion['baseline']}")
+    return ", ".join(bounds)
+
+
+def _condition(criterion: Document) -> str:
+    return f"{_subject(criterion)} is {number(criterion['value'])}, wanted {_wanted(criterion)}"

@@ -1,0 +1,62 @@
+"""`evalbus run`: one experiment, from its file to its verdict."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evalbus_server.cli.options import Db, Json, Server
+
+
+def run(  # noqa: PLR0913  # each is an option
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The experiment: YAML, JSON or TOML.")],
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask only the first N items.")] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Ask the target so many trials at a time."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask each item N times.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Set a value of the file, as in limits.retries=0. Repeatable."
+        ),
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="T", help="Add a tag. Repeatable.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, ask nothing, store nothing.")] = False,
+    db: Db = None,
+    server: Server = None,
+    detach: Annotated[bool, typer.Option("--detach", help="With --server: start, print the id, do not wait.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Run an experiment and show its numbers and verdict.
+
+    Ctrl-C lets trials in flight finish for 10 s; what has a result stays stored. Ctrl-C again leaves at once.
+    """
+    _refuse_contradictions(db, server, detach, dry_run)
+    from evalbus_server.cli import running
+    from evalbus_server.settings import database_path
+
+    options = (("dataset.limit", limit), ("limits.concurrency", concurrency), ("epochs.count", epochs))
+    asked = running.Asked(
+        file=file,
+        overrides=(*(f"{path}={value}" for path, value in options if value is not None), *(overrides or ())),
+        tags=tuple(tag or ()),
+        db=database_path(db, os.environ),
+        as_json=as_json,
+    )
+    return running.plan(asked) if dry_run else running.run(asked)
+
+
+def _refuse_contradictions(db: Path | None, server: str | None, detach: bool, dry_run: bool) -> None:
+    if detach and server is None:
+        raise typer.BadParameter(
+            "it needs --server, since a run without one ends with this command", param_hint="--detach"
+        )
+    if db is not None and server is not None:
+        raise typer.BadParameter("the server has its own database; leave --db out", param_hint="--db")
+    if dry_run and detach:
+        raise typer.BadParameter("a dry run starts nothing; leave --detach out", param_hint="--detach")
