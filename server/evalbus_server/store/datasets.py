@@ -7,14 +7,14 @@ it. So publishing is one small transaction, however large the dataset is.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
 
 from evalbus import Item
-from evalbus_server.errors import Conflict, Invalid, NotFound, Reason
+from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, StoreTrouble
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.model.trial import StoredItem
 from evalbus_server.store import rows
@@ -112,8 +112,8 @@ class Upload:
         self._count = 0
         self._changed = False
         self._digest = hashlib.sha256()
-        if staging:  # Left by a process that died.
-            for _ in self._undo():
+        if staging:  # Left by a process that died, or by one whose disk was full.
+            for _ in self._undo(self._end_of_all()):
                 pass
 
     def add(self, items: list[Item]) -> None:
@@ -161,12 +161,15 @@ class Upload:
 
     def undo(self) -> Iterator[None]:
         """Take back all that was written, some of it at each step, so that the event loop can run in between."""
-        if not self._over:
-            yield from self._undo()
+        if self._over:
+            return
+        try:
+            yield from self._undo(self._count)
             with self._connection.transaction():
                 self._connection.execute("UPDATE dataset SET staging = 0 WHERE n = ?", (self._dataset,))
                 self._connection.execute("DELETE FROM dataset WHERE n = ? AND version = 0", (self._dataset,))
-            self._close()
+        finally:
+            self._close()  # What is left is seen by nobody, and taken back when the next upload begins.
 
     def __enter__(self) -> Upload:
         """The upload itself."""
@@ -175,8 +178,9 @@ class Upload:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Take back what was not finished."""
-        self.abort()
+        """Take back what was not finished; trouble with that never hides the error that led here."""
+        with contextlib.suppress(*([StoreTrouble] if error is not None else [])):
+            self.abort()
 
     def _begin(self) -> tuple[int, int, bool]:
         with self._connection.transaction():
@@ -228,10 +232,13 @@ class Upload:
         self._connection.execute_many(_INSERT_ITEM, added)
         return bool(added)
 
-    def _undo(self) -> Iterator[None]:
-        last = self._connection.row("SELECT max(position) FROM item WHERE dataset = ?", (self._dataset,))
-        end: Any = last[0] if last else None
-        for first in range(0, 0 if end is None else end + 1, _UNDONE_AT_ONCE):
+    def _end_of_all(self) -> int:
+        found = self._connection.row("SELECT max(position) FROM item WHERE dataset = ?", (self._dataset,))
+        return 0 if found is None or found[0] is None else int(found[0]) + 1
+
+    def _undo(self, end: int) -> Iterator[None]:
+        """Take back what was written at positions before *end*."""
+        for first in range(0, end, _UNDONE_AT_ONCE):
             within = (self._dataset, first, first + _UNDONE_AT_ONCE, self._base)
             with self._connection.transaction():
                 self._connection.execute(

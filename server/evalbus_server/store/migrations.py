@@ -118,7 +118,7 @@ _FIRST = (
     """
     CREATE TABLE output (
       id INTEGER PRIMARY KEY,
-      run INTEGER NOT NULL,
+      run INTEGER NOT NULL REFERENCES run,
       trial INTEGER NOT NULL,
       attempt INTEGER NOT NULL,
       attempts INTEGER NOT NULL,
@@ -140,7 +140,7 @@ _FIRST = (
     "CREATE UNIQUE INDEX output_trial ON output (run, trial)",
     """
     CREATE TABLE score (
-      run INTEGER NOT NULL,
+      run INTEGER NOT NULL REFERENCES run,
       trial INTEGER NOT NULL,
       key INTEGER NOT NULL,
       status INTEGER NOT NULL,
@@ -156,7 +156,7 @@ _FIRST = (
     """,
     """
     CREATE TABLE attempt (
-      run INTEGER NOT NULL,
+      run INTEGER NOT NULL REFERENCES run,
       trial INTEGER NOT NULL,
       role INTEGER NOT NULL,
       attempt INTEGER NOT NULL,
@@ -175,7 +175,7 @@ _FIRST = (
     """,
     """
     CREATE TABLE result (
-      run INTEGER NOT NULL,
+      run INTEGER NOT NULL REFERENCES run,
       position INTEGER NOT NULL,
       epoch INTEGER NOT NULL,
       outcome INTEGER NOT NULL,
@@ -194,7 +194,7 @@ _FIRST = (
     """,
     """
     CREATE TABLE event (
-      run INTEGER NOT NULL,
+      run INTEGER NOT NULL REFERENCES run,
       sequence INTEGER NOT NULL,
       time REAL NOT NULL,
       kind TEXT NOT NULL,

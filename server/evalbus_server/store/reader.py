@@ -72,12 +72,13 @@ class Reader:
         """
         return self._as_shown([runs.find(self._connection, run_id)])[0]
 
-    def runs(self, filter: RunFilter = RunFilter(), limit: int = 100, before: str | None = None) -> list[Run]:  # noqa: B008
+    def runs(self, filter: RunFilter | None = None, limit: int = 100, before: str | None = None) -> list[Run]:
         """Runs, the newest first; those older than the run *before*.
 
         Raises:
             NotFound: RUN_NOT_FOUND, about *before*.
         """
+        filter = filter or RunFilter()
         states = None if filter.state is None else self._stored_states(filter.state)
         return self._as_shown(runs.page(self._connection, filter, states, limit=limit, before=before))
 
@@ -85,7 +86,18 @@ class Reader:
         """The next items that have to be asked in an epoch: selected, behind the position *after*, and without an
         output or a result; *fresh*: that none has one is known. Fewer than *limit* are the last.
         """
-        return trials.open_items(self._of(run), epoch, after=after, limit=limit, fresh=fresh)
+        found: list[StoredItem] = []
+        while len(found) < limit and after < run.selection.last_position:
+            page, after = self.open_page(run, epoch, after=after, limit=limit - len(found), fresh=fresh)
+            found += page
+        return found
+
+    def open_page(self, run: Run, epoch: int, *, after: int, limit: int, fresh: bool) -> tuple[list[StoredItem], int]:
+        """The same, but looks at some thousand items at most, so that a run of which little is selected or much is
+        done does not hold the event loop; returns also the last position that was looked at. There is nothing behind
+        the selection's last one.
+        """
+        return trials.open_page(self._of(run), epoch, after=after, limit=limit, fresh=fresh)
 
     def unscored(self, run: Run, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
         """Looks at the next *limit* outputs in the order of their commits, those behind number *after*; returns those

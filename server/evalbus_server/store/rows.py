@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 from evalbus import Failure, FailureCategory, Item, Money, Output, Score, ScoreStatus, Usage, Value
 from evalbus_server.model.run import Outcome
@@ -39,10 +40,18 @@ ITEM_WIDTH = 7
 USAGE_WIDTH = 6
 OUTPUT_WIDTH = USAGE_WIDTH + 6
 
-OUTPUT_RECORD = f"id, run, trial, attempt, attempts, latency, {OUTPUT}"
-SCORE_RECORD = f"run, trial, {SCORE}"
-ATTEMPT_RECORD = f"run, trial, role, attempt, sent_at, duration, category, failure, {_USAGE}"
-RESULT_RECORD = f"run, position, epoch, outcome, weighted, attempts, category, failure, {_USAGE}"
+_OUTPUT_RECORD = f"id, run, trial, attempt, attempts, latency, {OUTPUT}"
+_PLAIN_OUTPUT = "id, run, trial, attempt, attempts, latency, content"
+_SCORE_RECORD = f"run, trial, {SCORE}"
+_PLAIN_SCORE = "run, trial, key, status, value, name, label, explanation"
+_JUDGED_SCORE = f"{_PLAIN_SCORE}, passed"
+_ATTEMPT_RECORD = f"run, trial, role, attempt, sent_at, duration, category, failure, {_USAGE}"
+_RESULT_RECORD = f"run, position, epoch, outcome, weighted, attempts, category, failure, {_USAGE}"
+_PLAIN_RESULT = "run, position, epoch, outcome, weighted, attempts"
+
+Batch: TypeAlias = dict[str, list[Row]]
+"""Rows to be stored, by their columns. Binding NULL costs the driver more than storing a column does, so that what is
+usual has fewer of them."""
 
 RUN_BITS = 40
 """The id of an output is run << RUN_BITS | n."""
@@ -56,9 +65,11 @@ def qualified(table: str, columns: str) -> str:
     return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
 
 
-def insert(table: str, columns: str) -> str:
-    """The statement that stores a row."""
-    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(',')))})"
+@cache
+def insert(table: str, columns: str, rows: int = 1) -> str:
+    """The statement that stores rows."""
+    row = f"({', '.join('?' * len(columns.split(',')))})"
+    return f"INSERT INTO {table} ({columns}) VALUES {', '.join([row] * rows)}"
 
 
 def item_row(item: Item) -> Row:
@@ -85,25 +96,22 @@ def read_item(row: Row) -> Item:
     )
 
 
-def output_rows(run: int, first: int, records: Iterable[OutputRecord]) -> list[Row]:
+def output_rows(run: int, first: int, records: Iterable[OutputRecord]) -> Batch:
     """The rows of outputs whose numbers in the run begin with *first*."""
-    number = run << RUN_BITS | first
-    return [
-        (
-            number + i,
-            run,
-            trial_id,
-            attempt,
-            attempts,
-            latency if latency is None else _finite(latency),
-            *_usage_row(output.usage),
-            *_value_row(output.content),
-            *_value_row(output.answer),
-            output.metadata_json or None,
-            _detail(OUTPUT_DETAIL, output),
-        )
-        for i, (trial_id, output, attempt, attempts, latency) in enumerate(records)
-    ]
+    plain: list[Row] = []
+    full: list[Row] = []
+    for id, (trial_id, output, attempt, attempts, latency) in enumerate(records, run << RUN_BITS | first):
+        latency = latency if latency is None else _finite(latency)
+        content = output.content
+        usage, answer, metadata = output.usage, output.answer, output.metadata_json
+        detail = _detail(OUTPUT_DETAIL, output) if _output_has_detail(output) else None
+        bare = usage is None and answer is None and not metadata and detail is None
+        if bare and latency is not None and content is not None and content.kind == "text":
+            plain.append((id, run, trial_id, attempt, attempts, latency, content.body))
+        else:
+            values = (*_usage_row(usage), *_value_row(content), *_value_row(answer), metadata or None, detail)
+            full.append((id, run, trial_id, attempt, attempts, latency, *values))
+    return {_PLAIN_OUTPUT: plain, _OUTPUT_RECORD: full}
 
 
 def read_output(row: Row) -> Output:
@@ -119,23 +127,23 @@ def read_output(row: Row) -> Output:
     )
 
 
-def score_rows(run: int, records: Iterable[ScoreRecord]) -> list[Row]:
+def score_rows(run: int, records: Iterable[ScoreRecord]) -> Batch:
     """The rows of scores."""
-    return [
-        (
-            run,
-            trial_id,
-            key,
-            score.status,
-            score.value if score.value is None else _finite(score.value),
-            passed,
-            score.name,
-            score.label,
-            score.explanation,
-            _detail(SCORE_DETAIL, score),
-        )
-        for trial_id, key, score, passed in records
-    ]
+    plain: list[Row] = []
+    judged: list[Row] = []
+    full: list[Row] = []
+    for trial_id, key, score, passed in records:
+        status, value = int(score.status), score.value
+        texts = (score.name, score.label, score.explanation)
+        detail = _detail(SCORE_DETAIL, score) if _score_has_detail(score) else None
+        if value is None or detail is not None:
+            value = value if value is None else _finite(value)
+            full.append((run, trial_id, key, status, value, passed, *texts, detail))
+        elif passed is None:
+            plain.append((run, trial_id, key, status, _finite(value), *texts))
+        else:
+            judged.append((run, trial_id, key, status, _finite(value), *texts, int(passed)))
+    return {_PLAIN_SCORE: plain, _JUDGED_SCORE: judged, _SCORE_RECORD: full}
 
 
 def read_score(row: Row) -> tuple[int, StoredScore]:
@@ -154,9 +162,9 @@ def read_score(row: Row) -> tuple[int, StoredScore]:
     return key, StoredScore(score, None if passed is None else bool(passed))
 
 
-def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> list[Row]:
+def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> Batch:
     """The rows of failed attempts."""
-    return [
+    full: list[Row] = [
         (
             run,
             record.trial_id,
@@ -170,23 +178,22 @@ def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> list[Row]:
         )
         for record in records
     ]
+    return {_ATTEMPT_RECORD: full}
 
 
-def result_rows(run: int, records: Iterable[ResultRecord]) -> list[Row]:
+def result_rows(run: int, records: Iterable[ResultRecord]) -> Batch:
     """The rows of results."""
-    return [
-        (
-            run,
-            trial_id & _LAST_BITS,
-            (trial_id >> EPOCH_BITS) + 1,
-            outcome,
-            weighted if weighted is None else _finite(weighted),
-            attempts,
-            *(_NO_VALUE if failure is None else (failure.category, write_failure(failure))),
-            *_usage_row(usage),
-        )
-        for trial_id, outcome, weighted, failure, attempts, usage in records
-    ]
+    plain: list[Row] = []
+    full: list[Row] = []
+    for trial_id, outcome, weighted, failure, attempts, usage in records:
+        weighted = weighted if weighted is None else _finite(weighted)
+        key = (run, trial_id & _LAST_BITS, (trial_id >> EPOCH_BITS) + 1, int(outcome), weighted, attempts)
+        if failure is None and usage is None:
+            plain.append(key)
+        else:
+            fault = _NO_VALUE if failure is None else (failure.category, write_failure(failure))
+            full.append((*key, *fault, *_usage_row(usage)))
+    return {_PLAIN_RESULT: plain, _RESULT_RECORD: full}
 
 
 def read_usage(row: Row) -> Usage | None:
@@ -219,6 +226,28 @@ def read_category(number: int) -> FailureCategory:
 
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 """Faster than calling the enum."""
+
+
+def _output_has_detail(output: Output) -> bool:
+    return bool(
+        output.messages
+        or output.tool_calls
+        or output.spans
+        or output.trace_ids
+        or output.timing is not None
+        or output.tool_mocks is not None
+    )
+
+
+def _score_has_detail(score: Score) -> bool:
+    return bool(
+        score.answer is not None
+        or score.failure is not None
+        or score.metadata_json
+        or score.steps
+        or score.usage is not None
+        or score.trace_ids
+    )
 
 
 def _detail(parts: dict[str, Part], value: Any) -> str | None:

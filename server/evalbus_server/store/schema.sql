@@ -92,7 +92,7 @@ CREATE TABLE progress (
 -- The outputs of a run stand together, in the order of their commits: id is run << 40 | n, n counted from 1 in the run.
 CREATE TABLE output (
   id INTEGER PRIMARY KEY,
-  run INTEGER NOT NULL,
+  run INTEGER NOT NULL REFERENCES run,
   trial INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
@@ -113,7 +113,7 @@ CREATE TABLE output (
 CREATE UNIQUE INDEX output_trial ON output (run, trial);
 
 CREATE TABLE score (
-  run INTEGER NOT NULL,
+  run INTEGER NOT NULL REFERENCES run,
   trial INTEGER NOT NULL,
   key INTEGER NOT NULL,     -- position in the run's score keys
   status INTEGER NOT NULL,
@@ -129,7 +129,7 @@ CREATE TABLE score (
 
 -- Attempts that failed.
 CREATE TABLE attempt (
-  run INTEGER NOT NULL,
+  run INTEGER NOT NULL REFERENCES run,
   trial INTEGER NOT NULL,
   role INTEGER NOT NULL,    -- -1: the target, else the scorer's position in the run
   attempt INTEGER NOT NULL,
@@ -148,7 +148,7 @@ CREATE TABLE attempt (
 
 -- The outcome of a trial, for good. Its key is the order in which results are read: dataset order, then epoch.
 CREATE TABLE result (
-  run INTEGER NOT NULL,
+  run INTEGER NOT NULL REFERENCES run,
   position INTEGER NOT NULL,
   epoch INTEGER NOT NULL,
   outcome INTEGER NOT NULL,
@@ -166,7 +166,7 @@ CREATE TABLE result (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event (
-  run INTEGER NOT NULL,
+  run INTEGER NOT NULL REFERENCES run,
   sequence INTEGER NOT NULL,
   time REAL NOT NULL,
   kind TEXT NOT NULL,       -- 'state' or 'trials'

@@ -194,7 +194,11 @@ class Store(Reader):
         if self._lost or begun - self._looked >= _LOOKED_AFTER:
             self.check()
         standing = self._standing(run_id)
-        committed, after = commit.commit(self._connection, standing, changes, now=self._clock(), era=self._era)
+        try:
+            committed, after = commit.commit(self._connection, standing, changes, now=self._clock(), era=self._era)
+        except BaseException:
+            del self._standings[run_id]  # Nobody knows how far a failed commit came: it is read again.
+            raise
         self._standings[run_id] = after
         self._checkpointer.note_commit()
         ended = time.monotonic()

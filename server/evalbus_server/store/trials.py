@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from evalbus import Usage
-from evalbus_server.model.trial import OpenTrial, StoredItem
+from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem
 from evalbus_server.store import rows
 from evalbus_server.store.datasets import AS_OF
 from evalbus_server.store.documents import dumps
@@ -15,16 +15,20 @@ from evalbus_server.store.runs import OfRun
 _ITEM = rows.qualified("i", rows.ITEM)
 _LAST_N = (1 << rows.RUN_BITS) - 1
 
+_AT_ONCE = 4_096
+"""Positions at which one page of open items looks."""
+
 PAGE_OF_ALL = f"""
-    SELECT i.position, {_ITEM} FROM item i
-    WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
+    FROM item i WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
 """
 PAGE_OF_OPEN = f"""
     {PAGE_OF_ALL}
     AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :run AND o.trial = i.position + :epoch_bits)
     AND NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
 """
-IN_ORDER = " ORDER BY i.position LIMIT :limit"
+WITH_CONTENT = f"SELECT i.position, {_ITEM} {{}} ORDER BY i.position LIMIT :limit"
+IDS_ALONE = "SELECT i.position, i.id, i.n {} ORDER BY i.position LIMIT :limit"
+ITEMS_BY_NUMBER = f"SELECT i.position, {_ITEM} FROM json_each(:numbers) j CROSS JOIN item i ON i.n = j.value"
 
 PAGE_OF_OUTPUTS = """
     SELECT o.id, o.trial,
@@ -48,30 +52,29 @@ ATTEMPTS_OF_TRIALS = f"""
 """
 
 
-def open_items(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> list[StoredItem]:
-    """The next items of an epoch that have to be asked; *fresh*: none of the run has been asked yet."""
-    sql = (PAGE_OF_ALL if fresh else PAGE_OF_OPEN) + IN_ORDER
+def open_page(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> tuple[list[StoredItem], int]:
+    """Items of an epoch that have to be asked, and the last position that was looked at."""
+    which = PAGE_OF_ALL if fresh else PAGE_OF_OPEN
+    last = min(after + _AT_ONCE, of.run.selection.last_position)
+    place = {
+        "dataset": of.dataset,
+        "version": of.run.dataset.version,
+        "after": after,
+        "last": last,
+        "run": of.number,
+        "epoch": epoch,
+        "epoch_bits": (epoch - 1) << EPOCH_BITS,
+    }
     matches = matching(of.run.selection.patterns)
-    found: list[StoredItem] = []
-    while len(found) < limit:
-        page = of.connection.rows(
-            sql,
-            {
-                "dataset": of.dataset,
-                "version": of.run.dataset.version,
-                "after": after,
-                "last": of.run.selection.last_position,
-                "run": of.number,
-                "epoch": epoch,
-                "epoch_bits": (epoch - 1) << 32,
-                "limit": limit,
-            },
-        )
-        found += [StoredItem(row[0], rows.read_item(row[1:])) for row in page if matches is None or matches(row[1])]
-        if len(page) < limit:
-            break
-        after = page[-1][0]
-    return found[:limit]
+    if matches is None:
+        page = of.connection.rows(WITH_CONTENT.format(which), {**place, "limit": limit})
+    else:
+        # Few may match: no content is read for those that do not.
+        ids = of.connection.rows(IDS_ALONE.format(which), {**place, "limit": _AT_ONCE})
+        matched = [number for _, id, number in ids if matches(id)][:limit]
+        page = of.connection.rows(ITEMS_BY_NUMBER, {"numbers": dumps(matched)}) if matched else []
+    found = [StoredItem(row[0], rows.read_item(row[1:])) for row in page]
+    return found, found[-1].position if len(found) == limit else last
 
 
 def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
