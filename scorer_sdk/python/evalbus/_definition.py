@@ -56,6 +56,7 @@ class Opened:
 class Plugin(Generic[P, R]):
     """A function as a plugin. It is still called like the function itself."""
 
+    __name__: str
     kind: typing.ClassVar[str]
     _offered: typing.ClassVar[Mapping[str, str]]
     """The names of parameters that a function may have, and what each is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 from evalbus._errors import ContractBroken
@@ -28,6 +29,8 @@ from evalbus.wire._value import (
     usage_from_proto,
     usage_to_proto,
 )
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def declaration_to_proto(declaration: ScoreDeclaration) -> score_pb2.ScoreDeclaration:
@@ -99,10 +102,14 @@ def plugin_info_from_proto(message: plugin_pb2.PluginInfo) -> PluginInfo:
     """A message as what a plugin says of itself.
 
     Raises:
-        ContractBroken: it has no name or kind, a scorer declares no score or one twice, or the schema is no JSON object.
+        ContractBroken: it has no proper name or no kind, a scorer declares no score or one twice, or the schema is no JSON object.
     """
     if not message.name:
         raise ContractBroken("a plugin has no name")
+    if len(message.name) > 100 or "." in message.name or _CONTROL.search(message.name):
+        raise ContractBroken(
+            f"plugin {message.name[:100]!r}: a name has 1 to 100 characters, no dots, no control characters"
+        )
     which = message.WhichOneof("kind")
     kind: TargetInfo | ScorerInfo
     if which == "target":

@@ -46,7 +46,7 @@ def fill_duration(message: Duration, seconds: float) -> None:
 
 def duration_from_proto(message: Duration) -> float:
     """A length of time in seconds."""
-    return message.seconds + message.nanos / 1e9
+    return (message.seconds * 1_000_000_000 + message.nanos) / 1_000_000_000  # rounded once: the digits come back
 
 
 def time_to_proto(seconds: float) -> Timestamp:
@@ -63,7 +63,7 @@ def time_to_proto(seconds: float) -> Timestamp:
 
 def time_from_proto(message: Timestamp) -> float:
     """A point in time in seconds since 1970."""
-    return message.seconds + message.nanos / 1e9
+    return (message.seconds * 1_000_000_000 + message.nanos) / 1_000_000_000
 
 
 def fill_value(message: value_pb2.Value, value: Value) -> None:
