@@ -7,6 +7,7 @@ elsewhere. What is left over becomes metadata.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ NULLABLE = ("input", "expected", "output")
 """Fields for which null is a value."""
 LONGEST_ID = 512
 MOST_TAGS = 100
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class FieldMapping:
@@ -201,7 +203,7 @@ class _Fields:
             raise RowRefused("bad_id", "the id is empty; leave it out to have one made")
         if len(id) > LONGEST_ID:
             raise RowRefused("bad_id", f"the id has {len(id)} characters; {LONGEST_ID} are allowed")
-        if not id.isprintable() and any(character < " " or character == "\x7f" for character in id):
+        if not id.isprintable() and _CONTROL.search(id):
             raise RowRefused("bad_id", f"the id {id!r} holds a control character")
         return id
 

@@ -205,11 +205,16 @@ class ScorerUse(PluginUse):
 
     def threshold_of(self, score: str) -> float | None:
         """The threshold of one of its scores."""
-        return self.threshold.get(score) if isinstance(self.threshold, dict) else self.threshold
+        return _number_for(score, self.threshold)
 
     def weight_of(self, score: str) -> float | None:
         """The weight of one of its scores."""
-        return self.weight.get(score) if isinstance(self.weight, dict) else self.weight
+        return _number_for(score, self.weight)
+
+
+def _number_for(score: str, numbers: float | dict[str, float] | None) -> float | None:
+    """The number of a score; in a map, "" is for each score that has no entry of its own."""
+    return numbers.get(score, numbers.get("")) if isinstance(numbers, dict) else numbers
 
 
 class Epochs(_Part):
@@ -260,7 +265,7 @@ class Limits(_Part):
     retries: Annotated[int, Field(ge=0, le=1000)] = 2
     max_errors: WrittenErrorLimit | None = None
     tokens: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
-    cost: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = None
+    cost: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
     trial: TrialBounds = Field(default_factory=TrialBounds)
 

@@ -24,6 +24,7 @@ T_ = TypeVar("T_")
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _PART = r"\d+(?:\.\d+)?(?:ms|s|m|h|d)"
 _DURATION = re.compile(f"(?:{_PART})+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONGEST = 100 * 365 * 86400.0
 
 
@@ -115,7 +116,7 @@ def _plain_name(name: str) -> str:
         raise ValueError("must not be empty")
     if len(name) > 200:
         raise ValueError(f"must have at most 200 characters, not {len(name)}")
-    if any(character < " " or character == "\x7f" for character in name):
+    if _CONTROL.search(name):
         raise ValueError("must not hold control characters")
     return _unicode(name)
 
@@ -188,6 +189,8 @@ JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_json_object)]
 def _numbers(value: object) -> object:
     """A number for all scores, or a map from score to number; the same fault in either is said once."""
     if isinstance(value, dict):
+        if not value:
+            raise ValueError("must not be empty; leave it out")
         for key, number in value.items():
             if not isinstance(key, str):
                 raise ValueError(f"the score's name {key!r} must be text; put it in quotes")

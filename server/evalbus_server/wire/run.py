@@ -1,0 +1,163 @@
+"""Runs, their counts and plans <-> messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from evalbus import PluginInfo
+from evalbus.v1 import run_pb2
+from evalbus.wire import plugin_info_to_proto, time_from_proto, time_to_proto
+from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import (
+    Counts,
+    DatasetVersion,
+    Outcome,
+    Run,
+    RunState,
+    ScoreKey,
+    Selection,
+    Verdict,
+)
+
+E_ = TypeVar("E_")
+
+
+class Planned(Protocol):
+    """What a run will do, as the runner says it."""
+
+    @property
+    def items(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def trials(self) -> int: ...
+    @property
+    def plugins(self) -> Sequence[PluginInfo]: ...
+    @property
+    def keys(self) -> Sequence[ScoreKey]: ...
+    @property
+    def has_target(self) -> bool: ...
+    @property
+    def scorers(self) -> int: ...
+
+
+def plan_to_proto(plan: Planned) -> run_pb2.Plan:
+    """A plan as a message."""
+    return run_pb2.Plan(
+        items=plan.items,
+        epochs=plan.epochs,
+        trials=plan.trials,
+        target_calls=plan.trials if plan.has_target else 0,
+        scorer_calls=plan.trials * plan.scorers,
+        plugins=[plugin_info_to_proto(info) for info in plan.plugins],
+        scores=[key.key for key in plan.keys],
+    )
+
+
+def counts_to_proto(counts: Counts) -> run_pb2.Counts:
+    """Counts as a message."""
+    return run_pb2.Counts(
+        planned=counts.planned,
+        passed=counts.passed,
+        failed=counts.failed,
+        errored=counts.errored,
+        skipped=counts.skipped,
+        pending=counts.pending,
+    )
+
+
+def counts_from_proto(message: run_pb2.Counts) -> Counts:
+    """A message as counts; what is pending follows from the rest."""
+    return Counts(message.planned, message.passed, message.failed, message.errored, message.skipped)
+
+
+def run_to_proto(run: Run) -> run_pb2.Run:
+    """A run as a message."""
+    message = run_pb2.Run(
+        id=run.id,
+        name=run.name,
+        state=int(run.state),  # type: ignore[arg-type]  # the numbers are those of the contract
+        reason=run.reason,
+        verdict=verdict_number(run.verdict),  # type: ignore[arg-type]
+        partial=run.partial,
+        counts=counts_to_proto(run.counts),
+        created_at=time_to_proto(run.created_at),
+        dataset=run_pb2.RunDataset(name=run.dataset.name, version=run.dataset.version, digest=run.dataset.digest),
+        digest=run.digest,
+        tags=run.tags,
+        last_sequence=run.last_sequence,
+    )
+    if run.started_at is not None:
+        message.started_at.CopyFrom(time_to_proto(run.started_at))
+    if run.ended_at is not None:
+        message.ended_at.CopyFrom(time_to_proto(run.ended_at))
+    return message
+
+
+def run_from_proto(message: run_pb2.Run, experiment: Experiment | None = None) -> Run:
+    """A message as a run, as far as a caller may know it: no selection, no score keys.
+
+    With its *experiment*, it holds that too.
+    """
+    return Run(
+        id=message.id,
+        name=message.name,
+        state=enum_of(RunState, message.state, RunState.QUEUED),
+        created_at=time_from_proto(message.created_at),
+        dataset=DatasetVersion(message.dataset.name, message.dataset.version, 0, message.dataset.digest, 0.0),
+        selection=Selection(),
+        epochs=0 if experiment is None else experiment.epochs.count,
+        experiment_json="" if experiment is None else experiment.canonical_json(),
+        digest=message.digest,
+        score_keys=(),
+        counts=counts_from_proto(message.counts),
+        tags=tuple(message.tags),
+        reason=message.reason,
+        verdict=enum_of(Verdict, message.verdict, None),
+        started_at=time_from_proto(message.started_at) if message.HasField("started_at") else None,
+        ended_at=time_from_proto(message.ended_at) if message.HasField("ended_at") else None,
+        last_sequence=message.last_sequence,
+    )
+
+
+def verdict_number(verdict: Verdict | None) -> int:
+    """The contract's number of a verdict; 0 while there is none."""
+    return 0 if verdict is None else int(verdict)
+
+
+def state_filter(number: int) -> RunState | None:
+    """The state in a filter of runs; None filters nothing, and so does a state that is not known."""
+    return enum_of(RunState, number, None)
+
+
+def outcomes_filter(numbers: Iterable[int]) -> list[Outcome]:
+    """The outcomes in a filter of results.
+
+    Raises:
+        Invalid: one of them is none; to leave it out would widen what was asked for.
+    """
+    outcomes: list[Outcome] = []
+    for index, number in enumerate(numbers):
+        outcome = enum_of(Outcome, number, None)
+        if outcome is None:
+            field = f"outcomes[{index}]"
+            raise Invalid(Reason.REQUEST_INVALID, f"{field}: {number} is no outcome", field=field)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def enum_of(kind: type[Any], number: int, fallback: E_) -> Any | E_:
+    """The member with this number; *fallback* for zero and for numbers that are not known."""
+    try:
+        return kind(number)
+    except ValueError:
+        return fallback
+
+
+def optional(message: Message, field: str) -> Any:
+    """A field, or None if it is not set."""
+    return getattr(message, field) if message.HasField(field) else None
