@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbus import Value, _json
@@ -26,6 +26,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), DOCUMENTS),
     st.sampled_from([None, 2]),
@@ -39,6 +40,7 @@ def test_a_row_is_cut_into_cells_that_mean_the_same(document, indent, ascii):
     assert all(cell.kind == "json" or isinstance(cell.body, str) for cell in cells.values())
 
 
+@settings(deadline=None)
 @given(DOCUMENTS)
 def test_space_between_tokens_does_not_count(document):
     tight = _json.dumps(document)
@@ -100,6 +102,7 @@ def test_what_is_not_a_row_is_said(text, message):
     assert str(caught.value) == message
 
 
+@settings(deadline=None)
 @given(st.text('{}[]",:\\ 0e-.nulltrfas', max_size=30))
 def test_no_text_does_anything_but_become_a_row_or_be_refused(text):
     try:

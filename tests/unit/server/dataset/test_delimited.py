@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbus_server.dataset.cells import Row
@@ -27,6 +27,7 @@ def cells_of(text: str, delimiter: str = ",") -> list[dict[str, str]]:
     return [{name: cell.text for name, cell in row.cells.items()} for row in rows if isinstance(row, Row)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=5),
     st.sampled_from([",", ";", "\t", "|"]),
@@ -104,6 +105,7 @@ def test_a_file_that_cannot_be_trusted_is_refused_with_its_line(text, line, mess
     assert (caught.value.line, str(caught.value)) == (line, message)
 
 
+@settings(deadline=None)
 @given(st.text('",\n\rab', max_size=40))
 def test_no_text_does_anything_but_become_rows_or_be_refused(text):
     try:

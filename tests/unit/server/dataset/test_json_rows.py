@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbus_server.dataset.cells import Row
@@ -18,6 +18,7 @@ def pieces(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.dictionaries(st.text("ab\n", max_size=3), st.integers() | st.text('x\n"\\é,{}[]', max_size=9))),
     st.integers(1, 40),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbus_server.model.experiment import Limits
@@ -26,11 +26,13 @@ def test_other_texts_are_no_lengths_of_time(text):
         parse_duration(text)
 
 
+@settings(deadline=None)
 @given(st.floats(min_value=0, max_value=3e9))
 def test_a_length_of_time_is_written_so_that_it_reads_back_the_same(seconds):
     assert parse_duration(format_duration(seconds)) == seconds
 
 
+@settings(deadline=None)
 @given(st.floats(min_value=0, max_value=1))
 def test_a_share_is_written_so_that_it_reads_back_the_same(share):
 
@@ -38,6 +40,7 @@ def test_a_share_is_written_so_that_it_reads_back_the_same(share):
     assert Limits.model_validate(limits.model_dump(mode="json")) == limits
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 99), st.text(max_size=8)), min_size=1, max_size=5))
 def test_a_path_is_written_so_that_it_reads_back_the_same(steps):
     assert parse_path(format_path(steps)) == tuple(steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from evalbus import Item, Value
 from evalbus.v1 import experiment_pb2 as pb
@@ -28,6 +28,7 @@ def refusal(message: pb.Experiment) -> str:
     return str(caught.value)
 
 
+@settings(deadline=None)
 @given(EXPERIMENTS)
 def test_an_experiment_comes_back_as_it_went(experiment):
     message = pb.Experiment.FromString(experiment_to_proto(experiment).SerializeToString())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbus import FailureCategory, PluginInfo, ScoreDeclaration, ScorerInfo, TargetInfo
@@ -44,11 +44,13 @@ from tests.unit.server.wire.strategies import (
 )
 
 
+@settings(deadline=None)
 @given(RUNS)
 def test_a_run_comes_back_as_it_went(run):
     assert run_from_proto(run_pb2.Run.FromString(run_to_proto(run).SerializeToString())) == run
 
 
+@settings(deadline=None)
 @given(COUNTS)
 def test_counts_come_back_with_what_is_pending(counts):
     message = counts_to_proto(counts)
@@ -57,11 +59,13 @@ def test_counts_come_back_with_what_is_pending(counts):
     assert message.pending == counts.pending
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_an_event_comes_back_as_it_went(event):
     assert event_from_proto(run_pb2.Event.FromString(event_to_proto(event).SerializeToString())) == event
 
 
+@settings(deadline=None)
 @given(results())
 def test_a_result_comes_back_as_it_went(drawn):
     result, keys = drawn
@@ -71,6 +75,7 @@ def test_a_result_comes_back_as_it_went(drawn):
     assert message.epoch == epoch_of(result.trial_id)
 
 
+@settings(deadline=None)
 @given(
     st.lists(SCORE_SUMMARIES, max_size=3),
     MAYBE,
@@ -99,6 +104,7 @@ def test_the_numbers_of_a_run_come_back_as_they_went(scores, number, latency, us
     assert summary_from_proto(summary_to_proto(summary), EXPERIMENT) == summary
 
 
+@settings(deadline=None)
 @given(st.builds(DatasetVersion, NAME, st.integers(1, 99), st.integers(0, 99), NAME, TIME))
 def test_a_dataset_comes_back_as_it_went(dataset):
     assert dataset_from_proto(dataset_to_proto(dataset)) == dataset
