@@ -11,6 +11,8 @@ EPOCH_BITS = 32
 """A trial id is (epoch - 1) << EPOCH_BITS | position."""
 POSITIONS = 1 << EPOCH_BITS
 """More positions than this no dataset has."""
+POSITION_MASK = POSITIONS - 1
+"""The bits of a trial id that are the position."""
 EPOCHS = 10_000
 """More epochs than this no run has, so every trial id is below 2^53."""
 
@@ -22,7 +24,7 @@ def trial_id_of(position: int, epoch: int) -> int:
 
 def position_of(trial_id: int) -> int:
     """The item's position behind a trial id."""
-    return trial_id & (POSITIONS - 1)
+    return trial_id & POSITION_MASK
 
 
 def epoch_of(trial_id: int) -> int:
@@ -36,7 +38,18 @@ class OpenTrial:
     It is a class with slots and not a frozen value, since hundreds of thousands are made a minute.
     """
 
-    __slots__ = ("attempts", "holding", "item", "output", "scores", "trial_id", "usage", "waiting")
+    __slots__ = (
+        "attempts",
+        "encoded_item",
+        "encoded_task",
+        "holding",
+        "item",
+        "output",
+        "scores",
+        "trial_id",
+        "usage",
+        "waiting",
+    )
 
     def __init__(self, trial_id: int, item: Item, output: Output | None = None) -> None:
         """A trial as it leaves the plan, or with its stored *output*."""
@@ -49,6 +62,9 @@ class OpenTrial:
         """Bit i is set while scorer i has not answered."""
         self.holding = 0
         """Bit i is set while scorer i has been asked and has not answered."""
+        self.encoded_item: bytes | None = None
+        """How plugins are sent the item, and (`encoded_task`) scorers item and output: made once, by the codec."""
+        self.encoded_task: bytes | None = None
         self.attempts = 0
         """Attempts at the target so far."""
         self.usage: Usage | None = None

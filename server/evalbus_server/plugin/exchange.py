@@ -289,15 +289,18 @@ class Exchange:
         base = rules.session * 1000
         flying = self._flying
         limit = rules.timeout
+        whole = rules.trial_timeout
+        deadline = now + limit
         for flight in part:
             flight.attempt = (flight.attempt or base) + 1
             flight.sent = now
             flight.sent_at = wall
-            flight.started = False
+            flight.deadline = deadline
             if flight.first_sent is None:
                 flight.first_sent = now
-                flight.budget = rules.trial_timeout
-            flight.deadline = now + limit
+                flight.budget = whole
+            else:
+                flight.started = False
             if flight.budget is not None and flight.budget < limit:
                 flight.deadline = now + flight.budget
                 self._serial += 1

@@ -12,54 +12,40 @@ from evalbus_server.model.trial import OpenTrial
 
 
 class Flight:
-    """One trial at one plugin: from the offer to the last word. Mutable, and made for every trial."""
+    """One trial at one plugin: from the offer to the last word. Mutable, and made for every trial.
 
-    __slots__ = (
-        "attempt",
-        "budget",
-        "deadline",
-        "failures",
-        "first_sent",
-        "heard",
-        "inputs",
-        "latency",
-        "losses",
-        "result",
-        "sent",
-        "sent_at",
-        "started",
-        "trial",
-        "tries",
-        "usage",
-    )
+    What most flights never change stands in the class: three are made for each item, and setting sixteen attributes
+    would cost more than all the rest of the exchange.
+    """
+
+    tries = 0
+    """Attempts that count towards `retries`."""
+    attempt = 0
+    """The number of the attempt in flight: session * 1000 + n."""
+    sent = 0.0
+    """When the attempt was sent, by the loop's clock."""
+    sent_at = 0.0
+    """The same in seconds since 1970."""
+    first_sent: float | None = None
+    started = False
+    heard = 0.0
+    """When there was news of it, by the loop's clock; only once it has started."""
+    deadline = 0.0
+    budget: float | None = None
+    """Seconds left for all attempts together; None before the first."""
+    losses = 0
+    """Streams that broke while it was in flight."""
+    failures: list[FailedAttempt] | None = None
+    result: Output | tuple[Score, ...] | Failure | None = None
+    latency = 0.0
+    """Seconds from sending to answer, of the last attempt."""
+    usage: Usage | None = None
+    """What failed attempts consumed."""
 
     def __init__(self, trial: OpenTrial, inputs: dict[str, Value] | None = None) -> None:
         """A flight that was not sent yet; *inputs* are a scorer's mapped inputs."""
         self.trial = trial
         self.inputs = inputs
-        self.tries = 0
-        """Attempts that count towards `retries`."""
-        self.attempt = 0
-        """The number of the attempt in flight: session * 1000 + n."""
-        self.sent = 0.0
-        """When the attempt was sent, by the loop's clock."""
-        self.sent_at = 0.0
-        """The same in seconds since 1970."""
-        self.first_sent: float | None = None
-        self.started = False
-        self.heard = 0.0
-        """When there was news of it, by the loop's clock; only once it has started."""
-        self.deadline = 0.0
-        self.budget: float | None = None
-        """Seconds left for all attempts together; None before the first."""
-        self.losses = 0
-        """Streams that broke while it was in flight."""
-        self.failures: list[FailedAttempt] | None = None
-        self.result: Output | tuple[Score, ...] | Failure | None = None
-        self.latency = 0.0
-        """Seconds from sending to answer, of the last attempt."""
-        self.usage: Usage | None = None
-        """What failed attempts consumed."""
 
 
 class FailedAttempt(NamedTuple):

@@ -252,7 +252,7 @@ class GrpcConversation:
     async def send(self, flights: Sequence[Flight], now: float) -> None:
         """Send flights, in as many messages as the limit on bytes asks for."""
         request = self._codec.request(flights, now)
-        if len(flights) > 1 and request.ByteSize() > BYTES_A_MESSAGE:
+        if len(flights) > 1 and len(request) > BYTES_A_MESSAGE:
             half = len(flights) // 2
             await self.send(flights[:half], now)
             await self.send(flights[half:], now)
@@ -278,7 +278,7 @@ class GrpcConversation:
         self._abandoned = True
         self._call.cancel()
 
-    async def _write(self, request: Any) -> None:
+    async def _write(self, request: bytes) -> None:
         try:
             await self._call.write(request)
         except asyncio.InvalidStateError:

@@ -67,8 +67,8 @@ class Log(Protocol):
     async def flush(self) -> None: ...
 
 
-OpenItems = Callable[[int, int, int], list[StoredItem]]
-"""(epoch, after, limit) -> open items of the run, by position."""
+OpenPage = Callable[[int, int, int], tuple[list[StoredItem], int]]
+"""(epoch, after, limit) -> open items of the run by position, and the last position that was looked at."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Line:
         self,
         run: Run,
         *,
-        open_items: OpenItems,
+        open_page: OpenPage,
         judge: Judge,
         watchdog: Watchdog,
         answered: int = 0,
@@ -103,7 +103,7 @@ class Line:
         """*answered* is how many trials the target has answered in earlier sessions."""
         self.run = run
         self.counts = run.counts
-        self._open_items = open_items
+        self._open_page = open_page
         self._judge = judge
         self._watchdog = watchdog
         self._window = LEAST_WINDOW
@@ -161,16 +161,14 @@ class Line:
         """Let open trials in, page by page and epoch by epoch, as the window allows."""
         for epoch in range(1, self.run.epochs + 1):
             after = -1
-            while not self._stopping.is_set():
+            while after < self.run.selection.last_position and not self._stopping.is_set():
                 while self._in_line + PAGE > self._window or self._bytes > WINDOW_BYTES:
                     self._room.clear()
                     if not await self._room_or_stop():
                         return
-                page = self._open_items(epoch, after, PAGE)
-                if not page:
-                    break
-                after = page[-1].position
-                self._let_in(page, epoch)
+                page, after = self._open_page(epoch, after, PAGE)
+                if page:
+                    self._let_in(page, epoch)
                 await asyncio.sleep(0)
 
     async def _room_or_stop(self) -> bool:

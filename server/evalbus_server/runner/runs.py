@@ -23,7 +23,7 @@ from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection
 from evalbus_server.model.summary import Summary
-from evalbus_server.model.trial import EPOCHS, POSITIONS, Changes
+from evalbus_server.model.trial import EPOCHS, Changes
 from evalbus_server.runner.crew import Call, Crew, Means
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
@@ -191,7 +191,7 @@ class Runs:
         """Count the selected items, and find the last one."""
         use = experiment.dataset
         if not use.items and use.limit is None:
-            return Selection((), dataset.items, POSITIONS - 1)
+            return Selection((), dataset.items, self._store.last_position(dataset.name, dataset.version))
         selector = Selector(use.items, use.limit)
         after = last = -1
         count = 0
@@ -256,7 +256,7 @@ class Runs:
         fresh = stored == 0 and run.counts.done == 0
         line = Line(
             run,
-            open_items=lambda epoch, after, limit: store.open_items(run, epoch, after=after, limit=limit, fresh=fresh),
+            open_page=lambda epoch, after, limit: store.open_page(run, epoch, after=after, limit=limit, fresh=fresh),
             judge=judge,
             watchdog=watchdog,
             answered=stored,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class Seat:
     keys: tuple[tuple[int, ScoreKey], ...]
     """Its score keys, with their positions in the run."""
     info: ScorerInfo
-    inputs: dict[str, InputPath] = field(default_factory=dict)
+    inputs: Mapping[str, InputPath] = field(default_factory=dict)
     sampling: float = 1.0
     cursor: int = 0
     """The last output that it was offered, in the order of commits."""

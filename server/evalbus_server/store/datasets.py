@@ -38,6 +38,9 @@ PAGE_OF_ITEMS = f"""
     WHERE i.dataset = :dataset AND i.position > :after AND {AS_OF}
     ORDER BY i.position LIMIT :limit
 """
+LAST_POSITION = f"""
+    SELECT i.position FROM item i WHERE i.dataset = :dataset AND {AS_OF} ORDER BY i.position DESC LIMIT 1
+"""
 _STAGED_OVER = f"""
     SELECT i.position, i.n, {rows.qualified("i", rows.ITEM)} FROM item i
     WHERE i.dataset = :dataset AND i.position >= :first AND i.position < :end AND i.last_version IS NULL
@@ -94,6 +97,12 @@ def items(connection: Connection, dataset: int, version: int, *, after: int, lim
     return [StoredItem(row[0], rows.read_item(row[1:])) for row in page]
 
 
+def last_position(connection: Connection, dataset: int, version: int) -> int:
+    """The position of the last item of a version; -1 if there is none."""
+    found = connection.row(LAST_POSITION, {"dataset": dataset, "version": version})
+    return -1 if found is None else int(found[0])
+
+
 class Upload:
     """The next version of a dataset on its way in: all of it appears at the end, or nothing.
 
@@ -108,6 +117,7 @@ class Upload:
         self._now = now
         self._end = end
         self._over = False
+        self._undone = 0
         self._dataset, self._base, staging = self._begin()
         self._count = 0
         self._changed = False
@@ -115,6 +125,7 @@ class Upload:
         if staging:  # Left by a process that died, or by one whose disk was full.
             for _ in self._undo(self._end_of_all()):
                 pass
+            self._undone = 0
 
     def add(self, items: list[Item]) -> None:
         """Take the next items, in one transaction.
@@ -156,20 +167,28 @@ class Upload:
 
     def abort(self) -> None:
         """Take back all that was written."""
-        for _ in self.undo():
-            pass
-
-    def undo(self) -> Iterator[None]:
-        """Take back all that was written, some of it at each step, so that the event loop can run in between."""
         if self._over:
             return
         try:
-            yield from self._undo(self._count)
+            for _ in self._undo(self._count):
+                pass
             with self._connection.transaction():
                 self._connection.execute("UPDATE dataset SET staging = 0 WHERE n = ?", (self._dataset,))
                 self._connection.execute("DELETE FROM dataset WHERE n = ? AND version = 0", (self._dataset,))
         finally:
             self._close()  # What is left is seen by nobody, and taken back when the next upload begins.
+
+    def undo(self) -> Iterator[None]:
+        """Take back all that was written, some of it at each step, so that the event loop can run in between.
+
+        Who stops in between gets the rest at once.
+        """
+        if self._over:
+            return
+        try:
+            yield from self._undo(self._count)
+        finally:
+            self.abort()
 
     def __enter__(self) -> Upload:
         """The upload itself."""
@@ -237,8 +256,8 @@ class Upload:
         return 0 if found is None or found[0] is None else int(found[0]) + 1
 
     def _undo(self, end: int) -> Iterator[None]:
-        """Take back what was written at positions before *end*."""
-        for first in range(0, end, _UNDONE_AT_ONCE):
+        """Take back what was written at positions before *end*, and was not taken back yet."""
+        for first in range(self._undone, end, _UNDONE_AT_ONCE):
             within = (self._dataset, first, first + _UNDONE_AT_ONCE, self._base)
             with self._connection.transaction():
                 self._connection.execute(
@@ -250,6 +269,7 @@ class Upload:
                     " WHERE dataset = ? AND position >= ? AND position < ? AND last_version = ?",
                     within,
                 )
+            self._undone = first + _UNDONE_AT_ONCE
             yield
 
     def _close(self) -> None:

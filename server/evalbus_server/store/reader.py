@@ -64,6 +64,19 @@ class Reader:
         number = datasets.number(self._connection, name)
         return datasets.items(self._connection, number, version, after=after, limit=limit)
 
+    def last_position(self, name: str, version: int) -> int:
+        """The position of the last item of a dataset version; -1 if there is none.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        return datasets.last_position(self._connection, datasets.number(self._connection, name), version)
+
+    def run_of_request(self, request_id: str) -> Run | None:
+        """The run that a request made, if it has made one."""
+        found = self._connection.row("SELECT id FROM run WHERE request_id = ?", (request_id,))
+        return None if found is None else self.run(found[0])
+
     def run(self, run_id: str) -> Run:
         """A run by its id, or by six or more characters with which no other id begins.
 
