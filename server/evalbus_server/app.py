@@ -16,6 +16,8 @@ from weakref import WeakValueDictionary
 from evalbus import Item, TrialLimits
 from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.summary import summarise
+from evalbus_server.api.server import Parts, Server
+from evalbus_server.api.server import serve as serve_until_asked
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.model.experiment import Experiment, PluginUse, Tls, in_folder
 from evalbus_server.model.run import DatasetVersion, Run
@@ -27,6 +29,7 @@ from evalbus_server.plugin.remote import Place, RemotePlugin
 from evalbus_server.runner.crew import MakePlugin, Means, Wanted
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.settings import Serving
 from evalbus_server.store import Reader, Store, open_reader, open_store
 from evalbus_server.watch.bell import Bell
 
@@ -73,6 +76,23 @@ async def embedded(path: str | Path) -> AsyncIterator[App]:
             yield app
         finally:
             await app.runs.close(grace=0.0)
+    finally:
+        store.close()
+
+
+async def serve(serving: Serving) -> None:
+    """Serve a database over gRPC until the process is asked to end; see `api/server.py`.
+
+    Raises:
+        ServerError: the database cannot be opened for writing, or the address not be listened on.
+    """
+    store = open_store(serving.db)
+    try:
+        store.interrupt_orphans()
+        bell = Bell()
+        commands = frozenset(command.argv for command in serving.allowed.commands)
+        parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
+        await serve_until_asked(Server(parts, serving.listening, serving.allowed), grace=serving.grace)
     finally:
         store.close()
 

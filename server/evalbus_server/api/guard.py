@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -29,6 +29,7 @@ class Guard(grpc.aio.ServerInterceptor):
     def __init__(self, tokens: Sequence[str] = ()) -> None:
         """*tokens* () lets everybody in."""
         self._expected = [f"Bearer {token}".encode() for token in tokens]
+        self._at_work: set[asyncio.Task[Any]] = set()
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """The handler of a call, guarded."""
@@ -38,7 +39,12 @@ class Guard(grpc.aio.ServerInterceptor):
             return handler
         if not self._knows(handler_call_details.invocation_metadata or ()):
             return _like(handler, _refuse)
-        return handler if method.startswith(_FOREIGN) else _guarded(handler, method)
+        return handler if method.startswith(_FOREIGN) else _guarded(handler, method, self._at_work)
+
+    async def drain(self, limit: float) -> None:
+        """Wait until no handler is at work any more: gRPC forgets those that it has cancelled before they have ended."""
+        if self._at_work:
+            await asyncio.wait(set(self._at_work), timeout=limit)
 
     def _knows(self, metadata: Sequence[tuple[str, str | bytes]]) -> bool:
         if not self._expected:
@@ -54,28 +60,41 @@ async def _refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
     await context.abort_with_status(to_status(Denied(Reason.UNAUTHENTICATED, message)))
 
 
-def _guarded(handler: Any, method: str) -> Any:
+def _guarded(handler: Any, method: str, at_work: set[asyncio.Task[Any]]) -> Any:
     if handler.response_streaming:
         behaviour = handler.stream_stream or handler.unary_stream
 
         async def stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            try:
-                async with contextlib.aclosing(behaviour(request, context)) as messages:
-                    async for message in messages:
-                        await context.write(message)
-            except BaseException as error:
-                await _abort(error, context, method)
+            with _listed(at_work):
+                try:
+                    async with contextlib.aclosing(behaviour(request, context)) as messages:
+                        async for message in messages:
+                            await context.write(message)
+                except BaseException as error:
+                    await _abort(error, context, method)
 
         return _like(handler, stream)
     behaviour = handler.stream_unary or handler.unary_unary
 
     async def unary(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        try:
-            return await behaviour(request, context)
-        except BaseException as error:
-            await _abort(error, context, method)
+        with _listed(at_work):
+            try:
+                return await behaviour(request, context)
+            except BaseException as error:
+                await _abort(error, context, method)
 
     return _like(handler, unary)
+
+
+@contextlib.contextmanager
+def _listed(at_work: set[asyncio.Task[Any]]) -> Iterator[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    at_work.add(task)
+    try:
+        yield
+    finally:
+        at_work.discard(task)
 
 
 def _like(handler: Any, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:

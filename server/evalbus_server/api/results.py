@@ -1,0 +1,50 @@
+"""A page of results: put together in small pieces, so that a long one does not hold the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evalbus.v1 import run_pb2
+from evalbus_server.api.pages import Tokens, page_size
+from evalbus_server.model.trial import epoch_of, position_of
+from evalbus_server.store import Store
+from evalbus_server.wire.result import result_to_proto
+from evalbus_server.wire.run import outcomes_filter
+
+PAGE = 100
+LONGEST_PAGE = 1000
+BYTES = 2 * 1024 * 1024
+"""A page ends at about this size; a larger result is alone on its page."""
+AT_ONCE = 32
+"""Results read between two turns of the event loop."""
+
+
+async def result_page(store: Store, request: run_pb2.ListResultsRequest) -> run_pb2.ListResultsResponse:
+    """The page that a request asks for.
+
+    Raises:
+        NotFound: there is no such run.
+        Invalid: PAGE_TOKEN_INVALID.
+    """
+    run = store.run(request.run_id)
+    outcomes = outcomes_filter(request.outcomes)
+    tokens = Tokens("results", run.id, sorted(set(outcomes)), request.item)
+    place = tokens.place(request.page_token, [int, int])
+    after = None if place is None else (place[0], place[1])
+    size = page_size(request.page_size, default=PAGE, most=LONGEST_PAGE)
+    response = run_pb2.ListResultsResponse()
+    results, length = response.results, 0
+    while found := store.results(
+        run, outcomes=outcomes, item_glob=request.item, after=after, limit=AT_ONCE, max_bytes=BYTES
+    ):
+        for result in found:
+            message = result_to_proto(result, run.score_keys)
+            length += message.ByteSize()
+            if results and (len(results) == size or length > BYTES):
+                assert after is not None
+                response.next_page_token = tokens.after(*after)
+                return response
+            results.append(message)
+            after = (position_of(result.trial_id), epoch_of(result.trial_id))
+        await asyncio.sleep(0)
+    return response

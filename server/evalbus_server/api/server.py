@@ -1,0 +1,121 @@
+"""The gRPC server: its services put together, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc.aio
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from evalbus.v1 import dataset_pb2_grpc, run_pb2_grpc
+from evalbus_server.api.datasets import DatasetService
+from evalbus_server.api.guard import Guard
+from evalbus_server.api.listening import OPTIONS, Listening, bind
+from evalbus_server.api.rules import Allowed
+from evalbus_server.api.runs import RunService
+from evalbus_server.api.start import Starter
+from evalbus_server.runner.runs import GRACE, Runs
+from evalbus_server.store import Store
+from evalbus_server.watch.bell import Bell
+
+SERVICES = ("evalbus.v1.RunService", "evalbus.v1.DatasetService")
+LAST_GRACE = 1.0
+"""Seconds for calls that are still open when everything else has ended."""
+
+_log = structlog.get_logger("evalbus.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is served."""
+
+    store: Store
+    runs: Runs
+    bell: Bell
+
+
+class Server:
+    """Runs and datasets of one store, for other programs."""
+
+    def __init__(self, parts: Parts, listening: Listening, allowed: Allowed) -> None:
+        """Not listening yet."""
+        self.parts = parts
+        """What is served."""
+        self._listening = listening
+        self._guard = Guard(listening.tokens)
+        self._starter = Starter(parts.store, parts.runs, allowed)
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
+        run_pb2_grpc.add_RunServiceServicer_to_server(RunService(parts.store, parts.runs, self._starter), self._server)
+        dataset_pb2_grpc.add_DatasetServiceServicer_to_server(DatasetService(parts.store), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection([*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        self.address = listening.address
+        """With the port that was taken, once it listens."""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ServerError: the address cannot be listened on.
+        """
+        self.address = bind(self._server, self._listening)
+        await self._server.start()
+        for service in SERVICES:
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace: float = GRACE) -> None:
+        """End in order: start nothing more, interrupt the runs, let the watchers hear of it, then hang up."""
+        runs, bell = self.parts.runs, self.parts.bell
+        self._starter.stopping = True
+        await self._health.enter_graceful_shutdown()
+        await runs.close(grace=grace)
+        bell.silence()  # watchers end by themselves: those that gRPC has to cancel leave tracebacks
+        await self._server.stop(LAST_GRACE)
+        await self._guard.drain(LAST_GRACE)
+        await runs.close(grace=0.0)  # whatever was starting all the while
+
+
+async def serve(server: Server, *, grace: float = GRACE, announce: Callable[[str], None] | None = None) -> None:
+    """Serve until the process is asked to end (SIGTERM or Ctrl-C); asked again, trials in flight get no more time.
+
+    The address is said in one line on stderr, or to *announce*.
+
+    Raises:
+        ServerError: the address cannot be listened on.
+    """
+    loop = asyncio.get_running_loop()
+    asked, urged = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: (urged if asked.is_set() else asked).set())
+    try:
+        await server.start()
+        (announce or _say)(f"evalbus: serving at {server.address}")
+        await asked.wait()
+        _log.info("server stops", address=server.address)
+        await _end(server, grace, urged)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def _end(server: Server, grace: float, urged: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as ending:
+        hurry = ending.create_task(_hurry(server, urged))
+        await server.stop(grace)
+        hurry.cancel()
+
+
+async def _hurry(server: Server, urged: asyncio.Event) -> None:
+    await urged.wait()
+    await server.parts.runs.close(grace=0.0)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,90 @@
+"""Starting a run for a caller: what it may ask for, its inline dataset first, and never while the server stops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from evalbus import Item
+from evalbus.v1 import run_pb2
+from evalbus_server.api.rules import Allowed
+from evalbus_server.api.upload import MOST_ITEMS, stored
+from evalbus_server.errors import Conflict, Invalid, Reason, Unfit, Unreachable
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import Run
+from evalbus_server.runner.runs import Plan, Runs
+from evalbus_server.store import Store
+from evalbus_server.wire.experiment import experiment_from_proto
+
+LONGEST_REQUEST_ID = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller asks for."""
+
+    experiment: Experiment
+    items: tuple[Item, ...] | None
+    """Those in the request itself; None: the dataset is stored."""
+    request_id: str
+
+
+class Starter:
+    """Starts the runs of callers."""
+
+    def __init__(self, store: Store, runs: Runs, allowed: Allowed) -> None:
+        """Start them among *runs*, as far as they are *allowed*."""
+        self._store = store
+        self._runs = runs
+        self._allowed = allowed
+        self.stopping = False
+        """Nothing more is started."""
+
+    def asked(self, request: run_pb2.StartRunRequest) -> Asked:
+        """What a request asks for.
+
+        Raises:
+            Invalid: the experiment or the request id is not acceptable.
+            Denied: it names a command that this server does not start.
+        """
+        if len(request.request_id) > LONGEST_REQUEST_ID:
+            message = f"the request id has {len(request.request_id)} characters; {LONGEST_REQUEST_ID} are the most"
+            raise Invalid(Reason.REQUEST_INVALID, message, field="request_id")
+        if not request.HasField("experiment"):
+            raise Invalid(Reason.REQUEST_INVALID, "there is no experiment in the request", field="experiment")
+        experiment, items = experiment_from_proto(request.experiment)
+        admitted = self._allowed.admit(experiment)
+        return Asked(admitted, None if experiment.dataset.source == "stored" else items, request.request_id)
+
+    async def plan(self, asked: Asked) -> Plan:
+        """What a run would do; nothing is stored."""
+        self._refuse_at_the_end()
+        return await self._runs.plan(asked.experiment, asked.items)
+
+    async def start(self, asked: Asked) -> Run:
+        """Start a run; one request id starts one.
+
+        Raises:
+            ServerError: what hinders it.
+        """
+        self._refuse_at_the_end()
+        experiment = asked.experiment
+        if asked.items is None:
+            return await self._runs.start(experiment, request_id=asked.request_id)
+        if not asked.items:
+            raise Unfit(Reason.NOTHING_TO_RUN, "nothing to run: there is no item in the request", field="dataset")
+        dataset, _ = await stored(self._store, experiment.name, _batches(asked.items))
+        run = await self._runs.start(experiment.over(dataset.name, dataset.version), request_id=asked.request_id)
+        if run.dataset.digest != dataset.digest:
+            message = f"the request id {asked.request_id!r} was used for other items; take a new one"
+            raise Conflict(Reason.REQUEST_ID_REUSED, message, field="request_id")
+        return run
+
+    def _refuse_at_the_end(self) -> None:
+        if self.stopping:
+            raise Unreachable(Reason.SERVER_STOPPING, "the server stops and starts no more runs; ask again later")
+
+
+async def _batches(items: tuple[Item, ...]) -> AsyncIterator[list[Item]]:
+    for first in range(0, len(items), MOST_ITEMS):
+        yield list(items[first : first + MOST_ITEMS])

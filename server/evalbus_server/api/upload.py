@@ -1,0 +1,143 @@
+"""Items on their way into a dataset: all of them or none, a batch at a time, so that the event loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc.aio
+
+from evalbus import ContractBroken, Item, wire
+from evalbus.v1 import dataset_pb2, item_pb2
+from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.run import DatasetVersion
+from evalbus_server.store import Store, Upload
+
+LARGEST_ITEM = 1024 * 1024
+"""Bytes of an encoded item, at most."""
+MOST_ITEMS = 256
+"""Items of a batch, at most."""
+LONGEST_NAME = 200
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+async def stored(store: Store, name: str, batches: AsyncIterable[list[Item]]) -> tuple[DatasetVersion, bool]:
+    """Make items the newest version of a dataset; the version, and whether it is a new one.
+
+    Raises:
+        Invalid: DATASET_INVALID: an id comes twice, or there is no item.
+        Conflict: another upload of it is under way.
+    """
+    upload = store.upload(name)
+    count = 0
+    try:
+        async for batch in batches:
+            upload.add(batch)
+            count += len(batch)
+            await asyncio.sleep(0)
+        if not count:
+            raise Invalid(Reason.DATASET_INVALID, f"the dataset {name!r} would have no item; send at least one")
+        return upload.finish()
+    finally:
+        await _undo(upload)
+
+
+async def _undo(upload: Upload) -> None:
+    """Take back what was not finished, in steps; at once if somebody is in a hurry."""
+    try:
+        for _ in upload.undo():
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        upload.abort()
+        raise
+
+
+class Incoming:
+    """An upload as it comes over the wire.
+
+    A caller that is refused before it has sent everything would often not learn why: gRPC loses the status of a call
+    whose caller is writing. So what is left is read and thrown away first.
+    """
+
+    def __init__(
+        self, requests: AsyncIterator[dataset_pb2.UploadDatasetRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
+        """Nothing is read yet."""
+        self._requests = requests
+        self._context = context
+        self._count = 0
+
+    async def name(self) -> str:
+        """The name in the header, which comes first.
+
+        Raises:
+            Invalid: it does not, or it is no name.
+        """
+        first = await anext(self._requests, None)
+        if first is None or not first.HasField("header"):
+            raise Invalid(Reason.REQUEST_INVALID, "the first message of an upload is its header", field="header")
+        return checked_name(first.header.name)
+
+    async def batches(self) -> AsyncIterator[list[Item]]:
+        """The items of each message after it.
+
+        Raises:
+            Invalid: one is not acceptable; the message says which.
+        """
+        async for request in self._requests:
+            if not 0 < len(request.items.items) <= MOST_ITEMS:
+                message = f"every message after the header holds 1 to {MOST_ITEMS} items"
+                raise Invalid(Reason.REQUEST_INVALID, message, field="items")
+            yield items_of(request.items.items, self._count)
+            self._count += len(request.items.items)
+        # A caller that is gone looks like one that has ended its side. Only this tells: it is cancelled here then, and
+        # half a dataset is not taken for a whole one.
+        await self._context.send_initial_metadata(())
+
+    async def __aenter__(self) -> Incoming:
+        """The upload itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Let the caller end its side before it is told what was wrong."""
+        if isinstance(error, Exception):
+            async for _ in self._requests:
+                pass
+
+
+def items_of(messages: Sequence[item_pb2.Item], before: int = 0) -> list[Item]:
+    """The items of messages; *before* is how many came earlier.
+
+    Raises:
+        Invalid: DATASET_INVALID or ITEM_TOO_LARGE, with the number and the id of the item.
+    """
+    items = []
+    for number, message in enumerate(messages, before + 1):
+        size = message.ByteSize()
+        if size > LARGEST_ITEM:
+            text = f"item {number} ({message.id[:80]!r}) has {size:,} bytes, which is over the limit of {LARGEST_ITEM:,}; shorten it"
+            raise Invalid(Reason.ITEM_TOO_LARGE, text, field=f"items[{number - 1}]")
+        try:
+            items.append(wire.item_from_proto(message))
+        except ContractBroken as error:
+            text = f"item {number} ({message.id[:80]!r}): {error}"
+            raise Invalid(Reason.DATASET_INVALID, text, field=f"items[{number - 1}]") from None
+    return items
+
+
+def checked_name(name: str) -> str:
+    """The name of a dataset.
+
+    Raises:
+        Invalid: it is empty, too long, or holds a control character.
+    """
+    if not 0 < len(name) <= LONGEST_NAME or _CONTROL.search(name):
+        message = f"the dataset's name {name[:80]!r} is not 1 to {LONGEST_NAME} characters without control characters"
+        raise Invalid(Reason.DATASET_INVALID, message, field="header.name")
+    return name
