@@ -457,7 +457,8 @@ def test_beyond_this_machine_it_wants_a_token() -> None:
     assert "EVALBUS_TOKEN" in err
 
 
-async def test_asked_to_end_it_lets_trials_finish_and_tells_health(own) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_asked_to_end_it_lets_trials_finish_and_tells_health(own, number) -> None:
     process = own()
     async with connected(process.address) as channel:
         watch = health(channel).Watch(health_pb2.HealthCheckRequest())
@@ -466,7 +467,7 @@ async def test_asked_to_end_it_lets_trials_finish_and_tells_health(own) -> None:
         await talk.open("moody")
         await talk.ask("sleep 1", "hello")
         await talk.until(1)
-        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(number)
         assert (await watch.read()).status == NOT_SERVING
         results = await talk.until(2)
         assert not await talk.read()
@@ -479,8 +480,7 @@ async def test_asked_to_end_it_lets_trials_finish_and_tells_health(own) -> None:
     assert err.splitlines()[1:] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_asked_to_end_it_does_not_wait_forever(own, number) -> None:
+async def test_asked_to_end_it_does_not_wait_forever(own) -> None:
     process = own()
     async with connected(process.address) as channel:
         talk = Talk(channel)
@@ -491,7 +491,7 @@ async def test_asked_to_end_it_does_not_wait_forever(own, number) -> None:
         await blocked.ask("60")
         await asyncio.sleep(0.2)
         before = time.monotonic()
-        process.process.send_signal(number)
+        process.process.terminate()
         while await talk.read():
             pass
         assert await talk.call.code() is grpc.StatusCode.UNAVAILABLE
