@@ -83,11 +83,6 @@ class Conversation:
             return plugin, await plugin.open(opening)
         except SettingsInvalid as error:
             raise _refused(str(error), "SETTINGS_INVALID", error.field) from None
-        except OpeningRefused:
-            raise
-        except Exception as error:  # an author's code runs in there
-            _log.exception("%s could not be opened", plugin.name)
-            raise OpeningRefused(plugin.failure(error)) from error
 
     def _find(self, name: str) -> Plugin[Any, Any]:
         known = ", ".join(sorted(self._plugins))

@@ -111,13 +111,20 @@ class Plugin(Generic[P, R]):
 
         Raises:
             SettingsInvalid: the settings do not fit; it names the field.
-            OpeningRefused: the revision is not spoken here, or `setup` failed.
+            OpeningRefused: the revision is not spoken here, or the author's code failed. Nothing else is raised.
         """
         if opening.revision != REVISION:
             raise OpeningRefused(revision_failure(opening.revision))
-        settings = self._settings.read(opening.settings_json)
-        ready = Ready(self.options.max_in_flight, self._declared(settings))
-        state = await self._set_up(settings)
+        try:  # an author's code checks the settings, declares the scores, sets up
+            settings = self._settings.read(opening.settings_json)
+            ready = Ready(self.options.max_in_flight, self._declared(settings))
+            state = await self._set_up(settings)
+        except (SettingsInvalid, OpeningRefused):
+            raise
+        except TrialFailed as error:
+            raise OpeningRefused(self.failure(error)) from error
+        except Exception as error:
+            raise OpeningRefused(self._set_up_failure(error)) from error
         return Opened(opening, ready, settings, state)
 
     def bind(self, opened: Opened, log: Callable[[str], None]) -> Call:
@@ -211,28 +218,18 @@ class Plugin(Generic[P, R]):
         if setup is None:
             return None
         arguments = () if _first(setup) is None else (settings,)
-        try:
-            if inspect.iscoroutinefunction(setup):
-                return await setup(*arguments)
-            # Here, so that importing evalbus does not cost as much as importing asyncio.
-            import asyncio
+        if inspect.iscoroutinefunction(setup):
+            return await setup(*arguments)
+        # Here, so that importing evalbus does not cost as much as importing asyncio.
+        import asyncio
 
-            state = await asyncio.to_thread(setup, *arguments)  # it may load a model: the loop stays free
-            return await state if inspect.isawaitable(state) else state
-        except (SettingsInvalid, OpeningRefused):
-            raise
-        except TrialFailed as error:
-            raise OpeningRefused(self.failure(error)) from error
-        except Exception as error:
-            failure = self.failure(error)
-            raise OpeningRefused(
-                Failure(
-                    FailureCategory.INTERNAL,
-                    f"{self._owner} could not be set up: {failure.message}",
-                    "SETUP_FAILED",
-                    details_json=failure.details_json,
-                )
-            ) from error
+        state = await asyncio.to_thread(setup, *arguments)  # it may load a model: the loop stays free
+        return await state if inspect.isawaitable(state) else state
+
+    def _set_up_failure(self, error: Exception) -> Failure:
+        failure = self.failure(error)
+        text = f"{self._owner} could not be set up: {failure.message}"
+        return Failure(FailureCategory.INTERNAL, text, "SETUP_FAILED", details_json=failure.details_json)
 
 
 class Target(Plugin[P, R]):
@@ -290,6 +287,8 @@ class Scorer(Plugin[P, R]):
             declared = self._declared(self._settings.read(""))
         except SettingsInvalid:  # a setting has no default: the effective scores come at `ready`
             declared = (ScoreDeclaration(),)
+        except Exception as error:  # the author's function from settings to scores
+            raise PluginInvalid(f"{self._owner}: `scores` fails with the default settings: {error!r}") from error
         options = self.options
         return ScorerInfo(declared, tuple(options.needs), tuple(options.inputs), options.deterministic)
 

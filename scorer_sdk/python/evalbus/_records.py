@@ -39,6 +39,8 @@ class Side:
     decode: Callable[[Any], Any]
     answer: type[Answer] | type[ScoreAnswer]
     fill: Callable[[Any, Any], None]
+    result: Callable[[Any], Any]
+    """The result of an answer's message; raises ContractBroken."""
 
     def read(self, request: Any) -> tuple[list[Any], list[Any]]:
         """The trials or tasks of a batch, and the answers for those that break the contract."""
@@ -60,6 +62,23 @@ class Side:
             self._put(records.add(), answer)
         data: bytes = response.SerializeToString()
         return [data] if len(data) <= BYTES else list(self._split(records))
+
+    def travelled(self, answers: Sequence[Any]) -> list[Any]:
+        """Answers as they would arrive over a socket: one that cannot travel, or breaks the contract, is a failure.
+
+        For plugins that are asked without a socket, so that they get away with no more than others.
+        """
+        arrived = []
+        for data in self.pack(answers):
+            for record in self.response.FromString(data).answers.answers:
+                usage = None
+                try:
+                    result = self.result(record)
+                    usage = wire.usage_from_proto(record.usage) if record.HasField("usage") else None
+                except ContractBroken as error:
+                    result = Failure(FailureCategory.INVALID, one_line(str(error)), "CONTRACT_BROKEN")
+                arrived.append(self.answer(record.trial_id, record.attempt, result, usage))
+        return arrived
 
     def ready(self, ready: Ready) -> bytes:
         """The message that says that the conversation is open."""
@@ -129,6 +148,7 @@ TARGET = Side(
     decode=wire.trial_from_proto,
     answer=Answer,
     fill=wire.fill_answer,
+    result=wire.answer_result_from_proto,
 )
 SCORER = Side(
     service="evalbus.v1.Scorer",
@@ -141,5 +161,11 @@ SCORER = Side(
     decode=wire.task_from_proto,
     answer=ScoreAnswer,
     fill=wire.fill_score_answer,
+    result=wire.score_answer_result_from_proto,
 )
 SIDES = (TARGET, SCORER)
+
+
+def side_of(plugin: Plugin[Any, Any]) -> Side:
+    """The kind of conversation that a plugin has."""
+    return next(side for side in SIDES if isinstance(plugin, side.plugin))

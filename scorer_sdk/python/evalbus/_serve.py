@@ -23,7 +23,7 @@ from evalbus import wire
 from evalbus._conversation import Conversation, Ending, Stream
 from evalbus._definition import Plugin
 from evalbus._errors import EvalbusError, PluginInvalid
-from evalbus._records import SIDES, Side
+from evalbus._records import Side, side_of
 from evalbus.v1 import plugin_pb2
 from evalbus.worker import CLOSING_GRACE
 
@@ -173,8 +173,7 @@ def _by_side(plugins: Iterable[Plugin[Any, Any]]) -> dict[Side, dict[str, Plugin
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
             raise PluginInvalid(f"serve takes functions decorated with @target or @scorer, not {plugin!r}")
-        side = next(side for side in SIDES if isinstance(plugin, side.plugin))
-        named = found.setdefault(side, {})
+        named = found.setdefault(side_of(plugin), {})
         if plugin.name in named:
             raise PluginInvalid(f"two plugins of one kind are called {plugin.name!r}")
         named[plugin.name] = plugin

@@ -297,3 +297,31 @@ async def test_a_set_up_that_fails_refuses_the_conversation() -> None:
     assert isinstance(later, OpeningRefused)
     assert later.failure.category is FailureCategory.UNAVAILABLE
     assert isinstance(picked, SettingsInvalid)
+
+
+async def test_whatever_the_authors_code_raises_while_opening_is_a_refusal() -> None:
+    @dataclass
+    class Picky:
+        n: int = 0
+
+        def __post_init__(self) -> None:
+            if self.n:
+                raise RuntimeError("not like this")
+
+    def none_or_too_many(settings: Picky) -> list[ScoreDeclaration]:
+        return [ScoreDeclaration("same")] * settings.n
+
+    @target("t")
+    def t(item: Item, settings: Picky) -> str:
+        return ""
+
+    @scorer("s", scores=none_or_too_many)
+    def s(output: Output) -> float:
+        return 1.0
+
+    with pytest.raises(OpeningRefused, match="could not be set up: RuntimeError: not like this"):
+        await t.open(Open(settings_json='{"n": 1}'))
+    with pytest.raises(OpeningRefused, match="declare at least one score"):
+        await s.open(Open())
+    with pytest.raises(PluginInvalid, match="`scores` fails with the default settings"):
+        _ = s.info

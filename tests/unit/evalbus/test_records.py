@@ -108,3 +108,12 @@ def test_the_first_message_says_ready_or_refused() -> None:
 
     assert ready.ready.max_in_flight == 7
     assert refused.refused.failure.reason == "NO"
+
+
+def test_answers_can_be_checked_as_if_they_had_travelled() -> None:
+    fine = [Answer(1, 1, Output("x", answer=2)), Answer(2, 1, Failure(FailureCategory.INTERNAL, "no", "NO"), Usage(1))]
+    odd = [Answer(3, 1, Output()), Answer(4, 1, Output("x", metadata="{")), Answer(5, 1, Output("\ud800"))]
+
+    arrived = TARGET.travelled([*fine, *odd])
+    assert arrived[:2] == fine
+    assert [one.result.reason for one in arrived[2:]] == ["CONTRACT_BROKEN", "CONTRACT_BROKEN", "NOT_UNICODE"]
