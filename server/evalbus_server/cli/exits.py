@@ -53,7 +53,7 @@ def guarded(command: Callable[[], Any], *, as_json: bool) -> int:
     except typer.Exit as end:
         return end.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        ending = Ending(ExitCode.INTERRUPTED, "INTERRUPTED", "interrupted")
+        ending = _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
         return ExitCode.PASS
@@ -62,9 +62,15 @@ def guarded(command: Callable[[], Any], *, as_json: bool) -> int:
         if _wants_traceback():
             raise
     else:
-        return code if isinstance(code, int) else ExitCode.PASS
+        if code != ExitCode.INTERRUPTED:  # which typer makes of Ctrl-C
+            return code if isinstance(code, int) else ExitCode.PASS
+        ending = _interrupted()
     tell(ending, as_json=as_json)
     return ending.code
+
+
+def _interrupted() -> Ending:
+    return Ending(ExitCode.INTERRUPTED, "INTERRUPTED", "interrupted")
 
 
 def ending_of(error: Exception) -> Ending:

@@ -12,11 +12,9 @@ NEWS = Progress(Counts(200, 80, 10, 3, 2), 100, 32, [("intent", 95, 0.6865), ("t
 
 
 def shown(display: Display) -> str:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(display._render())
-    text = console.file.getvalue()
-    assert isinstance(text, str)
-    return text
+    file = io.StringIO()
+    Console(file=file, width=100).print(display._render())
+    return file.getvalue()
 
 
 def test_it_shows_counts_by_outcome_and_the_means_that_are_known():

@@ -55,11 +55,9 @@ def document(**changes):
 
 
 def printed(document) -> str:
-    console = Console(file=io.StringIO(), width=110)
-    print_report(console, document)
-    text = console.file.getvalue()
-    assert isinstance(text, str)
-    return text
+    file = io.StringIO()
+    print_report(Console(file=file, width=110), document)
+    return file.getvalue()
 
 
 def test_it_shows_every_number_beside_its_n():

@@ -1,0 +1,139 @@
+"""Ctrl-C: the first stops a run in order, the second leaves at once; nothing that is stored is lost."""
+
+import json
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.e2e.command_line import Desk
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path, items=200)
+
+
+def wait_for(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that")
+
+
+def started(desk, *words, delay="0.2"):
+    """A run that is at work, with some results already."""
+    process = desk.start(
+        "run", "sums.yaml", "--set", f"target.settings.delay={delay}", "--set", "limits.concurrency=4", *words
+    )
+
+    def run():
+        ended = desk.run("runs", "list", "--json")
+        runs = ended.document["runs"] if ended.code == 0 else []
+        return runs[0] if runs and runs[0]["counts"]["pending"] < 200 else None
+
+    return process, wait_for(run)
+
+
+def children(pid):
+    return psutil.Process(pid).children(recursive=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_lets_trials_in_flight_finish(desk, number):
+    process, run = started(desk, "--json")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    document = json.loads(out)
+    assert process.returncode == 130
+    assert (document["run"], document["state"], document["partial"]) == (run["run"], "INTERRUPTED", True)
+    assert document["verdict"] == "INCONCLUSIVE"
+    counts = document["counts"]
+    assert 0 < counts["pending"] < 200
+    assert counts["errored"] == 0  # those in flight were let finish
+    error = json.loads(err.splitlines()[-1])["error"]
+    assert error["reason"] == "INTERRUPTED"
+    assert run["run"] in error["message"]
+
+
+def test_what_was_stored_is_there_afterwards(desk):
+    process, run = started(desk)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert "stopping: trials in flight get 10 s" in err
+    shown = desk.run("runs", "show", run["run"], "--json").document
+    results = desk.run("runs", "results", run["run"], "--jsonl").documents
+    assert shown["state"] == "INTERRUPTED"
+    assert len(results) == 200 - shown["counts"]["pending"]
+
+
+def test_the_second_signal_leaves_at_once_and_leaves_nobody_behind(desk):
+    process, run = started(desk, delay="2")
+    plugins = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+    assert process.returncode == 130
+    assert time.monotonic() - before < 2
+    _, alive = psutil.wait_procs(plugins, timeout=8)
+    assert alive == []
+    assert desk.run("runs", "show", run["run"], "--json").document["state"] == "INTERRUPTED"
+
+
+def test_a_killed_run_shows_as_interrupted(desk):
+    process, run = started(desk)
+    plugins = children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=5)
+    shown = desk.run("runs", "show", "latest", "--json").document
+    assert (shown["run"], shown["state"]) == (run["run"], "INTERRUPTED")
+    _, alive = psutil.wait_procs(plugins, timeout=8)
+    assert alive == []
+
+
+def test_a_signal_before_the_first_trial_ends_it_too(desk):
+    desk.write("slow.py", "import time; time.sleep(60)")
+    process = desk.start("run", "sums.yaml", "--set", "target.command=[python, slow.py]")
+    wait_for(lambda: len(children(process.pid)) > 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "evalbus: interrupted"
+
+
+def test_two_runs_on_one_database_end_with_4_and_name_the_other(desk):
+    process, _ = started(desk)
+    ended = desk.run("run", "sums.yaml")
+    assert ended.code == 4
+    assert f"process {process.pid}" in ended.reason
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+
+
+def test_watching_follows_a_run_of_another_process_to_its_end(desk):
+    process, run = started(desk, "--limit", "20", delay="0.3")
+    watched = desk.run("runs", "watch", run["run"], "--json")
+    process.communicate(timeout=20)
+    assert watched.code == 0, watched.err
+    events = watched.documents
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert events[-1]["state"] == "COMPLETED"
+    seen = [trial["trial"] for event in events if event["kind"] == "trials" for trial in event["trials"]]
+    assert sorted(seen) == list(range(20))
+
+
+def test_watching_can_be_left_and_harms_nobody(desk):
+    process, run = started(desk, "--limit", "80")
+    watcher = desk.start("runs", "watch", run["run"])
+    time.sleep(1.5)
+    watcher.send_signal(signal.SIGINT)
+    watcher.communicate(timeout=10)
+    assert watcher.returncode == 130
+    process.communicate(timeout=20)
+    assert process.returncode == 0
