@@ -90,6 +90,14 @@ class Connection:
         self.raw.close()
 
 
+def check_place(path: Path) -> None:
+    """Refuse a path where no database can be, with words that SQLite does not have."""
+    if not path.parent.is_dir():
+        raise StoreTrouble(Reason.DATABASE_INVALID, f"there is no folder {path.parent} for the database")
+    if path.is_dir():
+        raise StoreTrouble(Reason.DATABASE_INVALID, f"{path} is a folder, not a database")
+
+
 def connect_writing(path: Path) -> Connection:
     """Open the file for writing: make it, or bring it up to date. The caller holds the lock."""
     try:
@@ -123,6 +131,7 @@ def connect_writing(path: Path) -> Connection:
 
 def connect_reading(path: Path) -> Connection:
     """Open the file for reading only."""
+    check_place(path)
     if not path.exists():
         raise StoreTrouble(Reason.DATABASE_INVALID, f"there is no database {path}")
     try:
@@ -187,8 +196,6 @@ _MEANINGS = {
 
 
 def _file_trouble(error: OSError, path: Path) -> StoreTrouble:
-    if isinstance(error, FileNotFoundError):
-        return StoreTrouble(Reason.DATABASE_INVALID, f"there is no folder {path.parent} for the database")
     if isinstance(error, PermissionError):
         return StoreTrouble(Reason.DATABASE_READ_ONLY, f"{path} cannot be written: {error.strerror}")
     return StoreTrouble(Reason.DATABASE_INVALID, f"{path} cannot be opened: {error.strerror}")

@@ -12,6 +12,7 @@ import difflib
 import hashlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Self
 
 from evalbus import Item
 from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, StoreTrouble
@@ -190,7 +191,7 @@ class Upload:
         finally:
             self.abort()
 
-    def __enter__(self) -> Upload:
+    def __enter__(self) -> Self:
         """The upload itself."""
         return self
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
@@ -182,7 +183,7 @@ class Reader:
                 return _numbers_in(end)
             await asyncio.sleep(0)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         """The reader itself."""
         return self
 

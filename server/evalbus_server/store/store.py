@@ -15,7 +15,7 @@ from evalbus_server.model.trial import Changes
 from evalbus_server.store import commit, datasets, runs
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed
-from evalbus_server.store.connection import connect_reading, connect_writing
+from evalbus_server.store.connection import check_place, connect_reading, connect_writing
 from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import Standing
@@ -50,10 +50,7 @@ class Store(Reader):
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         """Open it; see open_store."""
-        if not path.parent.is_dir():
-            raise StoreTrouble(Reason.DATABASE_INVALID, f"there is no folder {path.parent} for the database")
-        if path.is_dir():
-            raise StoreTrouble(Reason.DATABASE_INVALID, f"{path} is a folder, not a database")
+        check_place(path)
         self._lock = Lock(path)
         try:
             super().__init__(connect_writing(path))
