@@ -401,6 +401,7 @@ async def test_without_the_token_nothing_is_answered(own) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await describe(plugin_pb2.DescribeRequest(), metadata=metadata)
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert b"UNAUTHENTICATED" in dict(refused.value.trailing_metadata() or ())["grpc-status-details-bin"]
             talk = Talk(channel, metadata=metadata)
             assert not await talk.read()
             assert await talk.call.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -17,6 +17,7 @@ from evalbus._failure import Failure, FailureCategory
 from evalbus._plugin import TrialProgress
 from evalbus._records import RECORDS, Side
 from evalbus._results import one_line
+from evalbus._status import details
 from evalbus.worker import Worker
 
 Stream: TypeAlias = Any
@@ -113,11 +114,11 @@ class Conversation:
                 await asyncio.wait({drained, writer}, timeout=self._ending.grace, return_when=asyncio.FIRST_COMPLETED)
             if stop.done() and not reader.done():
                 # The other side asks again elsewhere, or when we are back, for what is unanswered.
-                self._end(grpc.StatusCode.UNAVAILABLE, "the plugin is stopping")
+                self._end(grpc.StatusCode.UNAVAILABLE, "PLUGIN_STOPPING", "the plugin is stopping")
             outbox.close()
             await writer
         except ContractBroken as error:
-            self._end(grpc.StatusCode.INVALID_ARGUMENT, one_line(str(error)))
+            self._end(grpc.StatusCode.INVALID_ARGUMENT, "CONTRACT_BROKEN", one_line(str(error)))
         finally:
             # One by one and at the end: cancelling a task that awaits the stream ends the stream.
             helpers = [task for task in (reader, writer, stop, drained) if task is not None]
@@ -146,9 +147,10 @@ class Conversation:
             else:
                 _log.warning("a message that is %s is ignored", kind or "empty")
 
-    def _end(self, code: grpc.StatusCode, text: str) -> None:
+    def _end(self, code: grpc.StatusCode, reason: str, text: str) -> None:
         self._stream.set_code(code)
         self._stream.set_details(text)
+        self._stream.set_trailing_metadata(details(code, reason, text))
 
 
 class Outbox:

@@ -24,6 +24,7 @@ from evalbus._conversation import Conversation, Ending, Stream
 from evalbus._definition import Plugin
 from evalbus._errors import EvalbusError, PluginInvalid
 from evalbus._records import Side, side_of
+from evalbus._status import details
 from evalbus.v1 import plugin_pb2
 from evalbus.worker import CLOSING_GRACE
 
@@ -226,9 +227,11 @@ def _refusing(handler: Any) -> Any:
     """A handler of the same shape that lets nobody in."""
 
     async def refuse(request: Any, context: Any) -> Any:
-        await context.abort(
-            grpc.StatusCode.UNAUTHENTICATED, "the token is missing or wrong: send it as `authorization: Bearer …`"
+        code, text = (
+            grpc.StatusCode.UNAUTHENTICATED,
+            "the token is missing or wrong: send it as `authorization: Bearer …`",
         )
+        await context.abort(code, text, details(code, "UNAUTHENTICATED", text))
 
     if handler.request_streaming:
         return grpc.stream_stream_rpc_method_handler(refuse)
