@@ -14,7 +14,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -365,8 +365,12 @@ class Exchange:
 
     def _failed(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> bool:
         """Note a failed attempt; whether it was the last one."""
-        if failure.origin is FailureOrigin.UNSPECIFIED:
-            failure = _with_origin(failure, self._origin)
+        if failure.origin is FailureOrigin.UNSPECIFIED or not failure.reason:
+            failure = replace(
+                failure,
+                origin=failure.origin or self._origin,
+                reason=failure.reason or failure.category.name,
+            )
         if failure.category is FailureCategory.CANCELLED and self._cancelled:
             return False  # cancelled for the whole run: the trial stays pending (O5)
         if flight.failures is None:
@@ -618,16 +622,3 @@ def _retryable(failure: Failure) -> bool:
     if failure.retryable is not None:
         return failure.retryable
     return failure.category in _RETRIED or failure.category is FailureCategory.RATE_LIMITED
-
-
-def _with_origin(failure: Failure, origin: FailureOrigin) -> Failure:
-    return Failure(
-        failure.category,
-        failure.message,
-        failure.reason,
-        origin,
-        failure.retryable,
-        failure.field,
-        failure.retry_after,
-        failure.details_json,
-    )

@@ -98,13 +98,16 @@ class Panel:
             trial.waiting = everyone
             trial.holding = 0
             self._trials[trial.trial_id] = trial
+        self._last = last
         for seat in self.seats:
-            if seat.behind or seat.held + len(trials) > self._window:
+            if seat.behind:
+                continue
+            if seat.held + len(trials) > self._window:
                 seat.behind = True
+                self._catch_up_soon(seat)
             else:
                 seat.cursor = last
                 self._ask(seat, trials)
-        self._last = last
         for trial in trials:
             if not trial.holding and trial.waiting:
                 self._trials.pop(trial.trial_id, None)  # everybody is behind: it comes back from the store
@@ -224,7 +227,11 @@ class Panel:
         if trials:
             self._ask(seat, trials)
         if seat.behind:
-            asyncio.get_running_loop().call_soon(self._catch_up, seat)  # a page at a time: the loop stays free
+            self._catch_up_soon(seat)
+
+    def _catch_up_soon(self, seat: Seat) -> None:
+        """A page at a time, so that the loop stays free."""
+        asyncio.get_running_loop().call_soon(self._catch_up, seat)
 
     # --- answers ------------------------------------------------------------------------------------------------
 
