@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalbus import FailureOrigin, Item, Output
+from evalbus import Failure, FailureOrigin, Item, Output
 from evalbus._plugin import Open
 from evalbus_server.errors import Reason, Unfit, Unreachable
 from evalbus_server.model.trial import OpenTrial
@@ -135,11 +135,13 @@ async def test_a_plugin_that_dies_is_started_again_and_its_killer_is_errored():
     done = await ask(plugin, "a", "die", "b", "c")
     await plugin.close()
 
-    assert done[1].result.reason == "PLUGIN_DIED"
-    assert "exit code 137" in done[1].result.message
-    assert "it hurts" in done[1].result.message
+    killer = done[1].result
+    assert isinstance(killer, Failure)
+    assert killer.reason == "PLUGIN_DIED"
+    assert "exit code 137" in killer.message
+    assert "it hurts" in killer.message
     assert all(isinstance(done[place].result, Output) for place in (0, 2, 3))
-    assert len({done[place].result.text for place in (0, 2, 3)}) >= 2
+    assert len({str(done[place].result) for place in (0, 2, 3)}) >= 2
 
 
 async def test_closing_ends_the_whole_family(tmp_path: Path):

@@ -74,8 +74,8 @@ def test_a_deadline_that_has_passed_leaves_a_moment():
 def test_opening_and_cancel_are_messages_of_their_own():
     """The first request holds `open` alone."""
     for codec, request in ((TargetCodec(), target_pb2.AnswerRequest), (ScorerCodec(), scorer_pb2.ScoreRequest)):
-        opened = request.FromString(codec.opening(Open(plugin="p", settings_json='{"a":1}')))  # type: ignore[attr-defined]
-        cancelled = request.FromString(codec.cancel([(5, 1001)]))  # type: ignore[attr-defined]
+        opened = request.FromString(codec.opening(Open(plugin="p", settings_json='{"a":1}')))
+        cancelled = request.FromString(codec.cancel([(5, 1001)]))
 
         assert opened.WhichOneof("message") == "open"
         assert opened.open.settings == '{"a":1}'
