@@ -33,6 +33,9 @@ from evalbus_server.settings import Serving
 from evalbus_server.store import Reader, Store, open_reader, open_store
 from evalbus_server.watch.bell import Bell
 
+ADDRESS_LIMIT = 10.0
+"""Seconds until somebody must answer at an address: nothing has to be started there."""
+
 
 @dataclass(frozen=True, slots=True)
 class App:
@@ -159,11 +162,16 @@ def plugin_maker() -> MakePlugin:
 
     def make(wanted: Wanted) -> RemotePlugin | InProcessPlugin:
         if wanted.definition is not None:
-            return InProcessPlugin(wanted.definition, total=wanted.items, limits=_trial_limits(wanted.experiment))
+            return InProcessPlugin(
+                wanted.definition,
+                total=wanted.items,
+                limits=_trial_limits(wanted.experiment),
+                trusted=wanted.definition in BUILTINS.values(),
+            )
         use = wanted.use
         place: Place
         if use.address is not None:
-            place = FixedAddress(use.address, wanted.token)
+            place = FixedAddress(use.address, wanted.token, limit=min(use.start_limit, ADDRESS_LIMIT))
         else:
             place = processes.place(use, wanted.environment, wanted.experiment)
         codec: Codec = ScorerCodec() if wanted.scorer else TargetCodec(wanted.items)

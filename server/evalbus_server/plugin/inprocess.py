@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evalbus import PluginInfo, ScoreTask, SettingsInvalid, Trial, TrialLimits
 from evalbus._definition import OpeningRefused, Target
 from evalbus._definition import Plugin as Definition
 from evalbus._plugin import Open, TrialProgress
+from evalbus._records import side_of
 from evalbus.worker import Worker
 from evalbus_server.errors import Invalid, Reason, Unfit
 from evalbus_server.model.trial import epoch_of, position_of
@@ -19,9 +20,20 @@ from evalbus_server.plugin.port import Answered, ConversationLost, Flight, Recei
 class InProcessPlugin:
     """A decorated function as a plugin."""
 
-    def __init__(self, definition: Definition[Any, Any], *, total: int = 0, limits: TrialLimits | None = None) -> None:
-        """*total* is the number of items of the run, *limits* what each trial is asked to keep to."""
+    def __init__(
+        self,
+        definition: Definition[Any, Any],
+        *,
+        total: int = 0,
+        limits: TrialLimits | None = None,
+        trusted: bool = False,
+    ) -> None:
+        """*total* is the number of items of the run, *limits* what each trial is asked to keep to.
+
+        Answers of a plugin that is not *trusted*, as builtins are, are held to the contract as if they had travelled.
+        """
         self._definition = definition
+        self._arrived: Callable[[list[Any]], list[Any]] = list if trusted else side_of(definition).travelled
         self._total = total
         self._limits = limits
         self.info: PluginInfo = definition.info
@@ -60,6 +72,12 @@ class InProcessPlugin:
         return ScoreTask(
             trial.trial_id, flight.attempt, trial.item, trial.output, flight.inputs or {}, None, epoch, remaining
         )
+
+    def answered(self, answers: list[Any]) -> list[Answered]:
+        """Answers of the function, as the exchange takes them."""
+        return [
+            Answered(answer.trial_id, answer.attempt, answer.result, answer.usage) for answer in self._arrived(answers)
+        ]
 
     async def restart(self) -> None:
         """Nothing to start again."""
@@ -121,9 +139,7 @@ class InProcessConversation:
             await self._worker.close()
 
     def _deliver(self, answers: list[Any]) -> None:
-        self._received.append(
-            Received([Answered(answer.trial_id, answer.attempt, answer.result, answer.usage) for answer in answers])
-        )
+        self._received.append(Received(self._plugin.answered(answers)))
         self._bell.set()
 
     def _note(self, news: list[TrialProgress]) -> None:

@@ -208,7 +208,8 @@ async def test_a_slow_scorer_holds_up_nobody_and_catches_up_from_the_store(
 
     async def slow(item: Item, output: Output) -> float:
         if not stored_when_slow_began:
-            await asyncio.sleep(0.3)
+            while d.rows("SELECT count(*) FROM output")[0][0] < 1000:
+                await asyncio.sleep(0.02)
             stored_when_slow_began.append(d.rows("SELECT count(*) FROM output")[0][0])
         seen.append(item.id)
         return 1.0
@@ -544,6 +545,20 @@ async def test_a_write_that_fails_ends_the_run_and_asks_nothing_more(tmp_path: P
         assert ended.state is RunState.ABORTED
         assert ended.reason.startswith("DATABASE_LOST")
         assert calls == after
+
+
+async def test_functions_of_this_process_are_held_to_the_contract(tmp_path: Path):
+    """A lone surrogate and an output over the limit are failures of their trials, and never reach the store (PL-03)."""
+
+    def odd(item: Item) -> str:
+        return {"i0": "bad \ud800 text", "i1": "x" * 3_000_000, "i2": "fine"}[item.id]
+
+    async with desk(tmp_path, numbered(3)) as d:
+        run = await d.run(target_of(odd), limits={"retries": 0})
+        results = d.store.results(run, outcomes=(), item_glob="")
+
+        assert [result.outcome for result in results] == [Outcome.ERRORED, Outcome.ERRORED, Outcome.PASSED]
+        assert [result.failure.reason for result in results if result.failure] == ["NOT_UNICODE", "MESSAGE_TOO_LARGE"]
 
 
 async def test_usage_is_summed_over_all_attempts(tmp_path: Path):
