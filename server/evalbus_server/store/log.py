@@ -76,6 +76,8 @@ class RunLog:
             return
         changes = Changes(list(outputs), list(scores), list(attempts), list(results))
         load = _load_of(changes)
+        if not load.bytes:
+            return
         for part in [(changes, load)] if load.fits else _split(changes):
             self._waiting.append(part)
             self._load = self._load.plus(part[1])

@@ -139,10 +139,9 @@ def numbers(connection: Connection, run_id: str) -> tuple[int, int]:
 
 def count_results(connection: Connection, run: int, planned: int) -> Counts:
     """The counts of a run, from its results."""
-    found: dict[int, int] = dict(
-        connection.rows("SELECT outcome, count(*) FROM result WHERE run = ? GROUP BY outcome", (run,))
-    )
-    return Counts(planned, *(found.get(outcome.value, 0) for outcome in Outcome))
+    each = ", ".join(f"count(*) FILTER (WHERE outcome = {outcome.value})" for outcome in Outcome)
+    found = connection.row(f"SELECT {each} FROM result WHERE run = ?", (run,))
+    return Counts(planned, *(found or ()))
 
 
 def standing(connection: Connection, run: int) -> Standing:

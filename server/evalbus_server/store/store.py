@@ -64,12 +64,16 @@ class Store(Reader):
         self._files = _identities(path)
         self._looked = time.monotonic()
         self._lost = False
+        self._closed = False
         self._next_commit = 0.0
         self._checkpointer = Checkpointer(path)
         self._checkpointer.note_commit()
 
     def close(self) -> None:
-        """Close the database in order, and let go of it."""
+        """Close the database in order, and let go of it; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         self._checkpointer.close()
         try:
             if not self._lost:

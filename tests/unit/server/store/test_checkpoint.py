@@ -1,0 +1,106 @@
+"""The write-ahead log stays short, whoever reads meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evalbus_server.store import RunLog, Store, checkpoint, open_reader
+from tests.unit.server.store.making import changes, output, result, started, whole
+
+MEBIBYTE = 1 << 20
+
+
+def log_size(store: Store) -> int:
+    return Path(f"{store.path}-wal").stat().st_size
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+async def test_a_reader_that_stops_halfway_does_not_make_the_log_grow(store: Store) -> None:
+    """ST-03: no read transaction is held while a client thinks; the log is bounded, and small again when idle."""
+    run = started(store, 12_000)
+    sizes: list[int] = []
+    runlog = RunLog(store, run, lambda *_: sizes.append(log_size(store)), lambda trouble: None)
+    for position in range(100):
+        runlog.add(outputs=[output(position, said="x" * 2000)], results=[result(position)])
+    await runlog.flush()
+    with open_reader(store.path) as reader:
+        first = reader.results(run, limit=50)
+
+        for begin in range(100, 12_000, 100):
+            runlog.add(
+                outputs=[output(position, said="x" * 5000) for position in range(begin, begin + 100)],
+                results=[result(position) for position in range(begin, begin + 100)],
+            )
+            await asyncio.sleep(0.005)
+        await runlog.flush()
+
+        rest = reader.results(run, after=(49, 1), limit=50)
+        assert [found.item.id for found in first + rest] == [f"q{i}" for i in range(100)]
+        assert max(sizes) < 64 * MEBIBYTE
+        await asyncio.to_thread(wait_until, lambda: log_size(store) < 4 * MEBIBYTE)
+
+
+def test_an_idle_log_is_cut_to_nothing(store: Store) -> None:
+    run = started(store)
+    store.commit(run.id, whole(range(5)))
+    assert log_size(store) > 0
+
+    wait_until(lambda: log_size(store) == 0)
+
+    store.commit(run.id, whole(range(5, 7)))
+    assert store.counts(run).passed == 7
+
+
+def test_a_foreign_reader_that_holds_a_transaction_harms_nothing(store: Store) -> None:
+    run = started(store, 200)
+    foreign = sqlite3.connect(store.path, isolation_level=None)
+    foreign.execute("BEGIN")
+    seen = foreign.execute("SELECT count(*) FROM output").fetchone()
+    for position in range(200):
+        store.commit(run.id, whole([position]))
+    time.sleep(1.5)
+
+    assert foreign.execute("SELECT count(*) FROM output").fetchone() == seen == (0,)
+    foreign.execute("COMMIT")
+    assert foreign.execute("SELECT count(*) FROM output").fetchone() == (200,)
+    assert foreign.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    foreign.close()
+    store.commit(run.id, changes(outputs=[output(0, epoch=2)]))
+    wait_until(lambda: log_size(store) == 0)
+
+
+def test_a_long_log_begins_anew_while_commits_go_on(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(checkpoint, "_LONG", 100_000)
+    run = started(store, 2000)
+    end = time.monotonic() + 1.5
+    sizes = []
+    position = 0
+    while time.monotonic() < end:
+        store.commit(run.id, changes(outputs=[output(position, said="x" * 1000)]))
+        sizes.append(log_size(store))
+        position += 1
+        time.sleep(0.001)
+
+    assert max(sizes) < 40 * MEBIBYTE
+    assert store.output_count(run) == position
+
+
+def test_the_thread_ends_with_the_store(path: Path) -> None:
+    from evalbus_server.store import open_store
+
+    store = open_store(path)
+    thread = store._checkpointer._thread
+
+    store.close()
+
+    assert not thread.is_alive()
