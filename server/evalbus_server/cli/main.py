@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evalbus import __version__
-from evalbus_server.cli import experiment, plugins, proto, run, runs, scorers
+from evalbus_server.cli import experiment, plugins, proto, run, runs, scorers, serve
 from evalbus_server.cli.exits import guarded
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
 app.add_typer(runs.app, name="runs")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(scorers.app, name="scorers")

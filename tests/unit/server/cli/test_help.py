@@ -9,7 +9,18 @@ import pytest
 from evalbus import __version__
 
 HEAVY = ("grpc", "pydantic", "rich", "rich.progress", "sqlite_utils", "sqlite3", "structlog", "ruamel.yaml", "asyncio")
-COMMANDS = ["", "run", "runs", "runs list", "runs show", "runs watch", "runs results", "plugins", "plugins describe"]
+COMMANDS = [
+    "",
+    "run",
+    "serve",
+    "runs",
+    "runs list",
+    "runs show",
+    "runs watch",
+    "runs results",
+    "plugins",
+    "plugins describe",
+]
 COMMANDS += ["plugins check", "scorers", "scorers list", "scorers show", "proto export", "experiment schema"]
 
 
