@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import os
 import socket
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,12 @@ def _credentials(how: Listening) -> grpc.ServerCredentials | None:
             parts.append(path.read_bytes())
         except OSError as error:
             raise Invalid(Reason.REQUEST_INVALID, f"cannot read {path}: {error.strerror}", field="tls") from None
+    try:  # gRPC says what is wrong with them in lines of its own, and not to us
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(how.certificate, how.key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error)
+        message = f"{how.certificate} and {how.key} are no certificate with its private key, both PEM: {why}"
+        raise Invalid(Reason.REQUEST_INVALID, message, field="tls") from None
     return grpc.ssl_server_credentials([(parts[0], parts[1])])
 
 

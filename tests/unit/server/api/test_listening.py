@@ -13,6 +13,8 @@ import pytest
 from evalbus_server.api.listening import OPTIONS, Listening, bind
 from evalbus_server.errors import Conflict, Denied, Invalid, Reason
 
+TLS = Path(__file__).parents[3] / "data" / "tls"
+
 
 @pytest.fixture
 async def server() -> AsyncIterator[grpc.aio.Server]:
@@ -113,3 +115,22 @@ async def test_a_certificate_that_cannot_be_read_is_said(server: grpc.aio.Server
         bind(server, Listening("127.0.0.1:0", certificate=tmp_path / "cert.pem", key=tmp_path / "key.pem"))
 
     assert str(caught.value) == f"cannot read {tmp_path / 'key.pem'}: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key"), [("none", "none"), ("server.pem", "none"), ("server.pem", "server.pem")]
+)
+async def test_a_certificate_that_is_none_or_not_of_its_key_is_said_in_one_line(
+    server: grpc.aio.Server, tmp_path: Path, certificate: str, key: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "none").write_text("nothing")
+    (tmp_path / "server.pem").write_bytes((TLS / "server.pem").read_bytes())
+    with pytest.raises(Invalid) as caught:
+        bind(server, Listening("127.0.0.1:0", certificate=tmp_path / certificate, key=tmp_path / key))
+
+    assert "no certificate with its private key" in str(caught.value)
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_certificate_with_its_key_is_taken(server: grpc.aio.Server) -> None:
+    bind(server, Listening("0.0.0.0:0", certificate=TLS / "server.pem", key=TLS / "server.key"))
