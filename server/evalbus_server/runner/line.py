@@ -159,6 +159,7 @@ class Line:
 
     async def _admit(self) -> None:
         """Let open trials in, page by page and epoch by epoch, as the window allows."""
+        assert self._panel is not None
         for epoch in range(1, self.run.epochs + 1):
             after = -1
             while after < self.run.selection.last_position and not self._stopping.is_set():
@@ -166,6 +167,7 @@ class Line:
                     self._room.clear()
                     if not await self._room_or_stop():
                         return
+                await self._panel.room(self._in_line + PAGE)
                 page, after = self._open_page(epoch, after, PAGE)
                 if page:
                     self._let_in(page, epoch)

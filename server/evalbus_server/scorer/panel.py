@@ -7,6 +7,7 @@ resumed: scoring what is stored and not yet scored is the ordinary path.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,12 @@ from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
 
 PAGE = 128
+BRAKE = 0.05
+"""Seconds after which the line that waits for scorers looks whether they are worth it."""
+QUICK = 64
+"""Trials that a scorer which is worth it answers in that time: reading them back from the store would cost more."""
+BRAKE_AGAIN = 1.0
+"""Seconds until the line waits again after it was in vain: that little does a slow scorer hold the target up."""
 
 
 class InputPath(Protocol):
@@ -82,6 +89,8 @@ class Panel:
         self._last = 0
         self._stopped = False
         self._quiet = asyncio.Event()
+        self._eased = asyncio.Event()
+        self._no_brake_before = 0.0
 
     def resume(self, last: int) -> None:
         """Begin behind: *last* outputs were stored by earlier sessions, and whoever has not scored them will."""
@@ -126,6 +135,7 @@ class Panel:
             seat.behind = False
             seat.exchange.stop()
         self._quiet.set()
+        self._eased.set()
 
     def cancel(self) -> None:
         """Stop, and cancel what scorers are working on."""
@@ -137,6 +147,32 @@ class Panel:
         """Nothing more will be offered."""
         for seat in self.seats:
             seat.exchange.finish()
+
+    async def room(self, coming: int) -> None:
+        """Wait if the *coming* outputs would not find room in memory and the scorers are quick enough to make some.
+
+        A scorer that is slow falls behind instead, and nobody waits for it.
+        """
+        clock = asyncio.get_running_loop().time
+        while clock() >= self._no_brake_before and not self._stopped:
+            full = [seat for seat in self.seats if seat.behind or seat.held + coming > self._window]
+            if not full:
+                return
+            before = [seat.answered for seat in full]
+            await self._ease(coming)
+            answered = min(seat.answered - count for seat, count in zip(full, before, strict=True))
+            if not self._roomy(coming) and answered < QUICK:
+                self._no_brake_before = clock() + BRAKE_AGAIN
+
+    async def _ease(self, coming: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BRAKE):
+                while not (self._roomy(coming) or self._stopped):
+                    self._eased.clear()
+                    await self._eased.wait()
+
+    def _roomy(self, coming: int) -> bool:
+        return all(not seat.behind and seat.held + coming <= self._window for seat in self.seats)
 
     async def caught_up(self) -> None:
         """Wait until every scorer has been offered every stored output."""
@@ -278,6 +314,7 @@ class Panel:
                 done.append(trial)
         seat.held -= count
         seat.answered += count
+        self._eased.set()
         self._scored(done, records, attempts or [])
         if seat.behind:
             self._catch_up(seat)
