@@ -171,7 +171,10 @@ def dataset_name(experiment: Experiment) -> str:
     dataset = experiment.dataset
     if dataset.name is not None:
         return dataset.name
-    return experiment.name if dataset.path is None else Path(dataset.path).name.split(".")[0] or experiment.name
+    if dataset.path is None:
+        return experiment.name
+    path = Path(dataset.path)
+    return path.with_suffix("").stem if path.suffix == ".gz" else path.stem
 
 
 # --- plugins ----------------------------------------------------------------------------------------------------

@@ -137,3 +137,14 @@ def test_watching_can_be_left_and_harms_nobody(desk):
     assert watcher.returncode == 130
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+def test_watching_ends_when_nobody_works_on_the_run_any_more(desk):
+    process, run = started(desk)
+    watcher = desk.start("runs", "watch", run["run"])
+    time.sleep(1.5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=5)
+    _, err = watcher.communicate(timeout=15)
+    assert watcher.returncode == 3
+    assert f"run {run['run']} is INTERRUPTED" in err

@@ -16,7 +16,7 @@ from evalbus import PluginInfo, ScoreDeclaration, ScorerInfo
 from evalbus_server import logs
 from evalbus_server.app import plugin_maker
 from evalbus_server.cli.exits import Ending, ExitCode
-from evalbus_server.cli.figures import number
+from evalbus_server.cli.figures import number, plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.embed import RunReport, TrialResult, run_async
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
@@ -152,7 +152,7 @@ def _print_infos(infos: list[PluginInfo], *, as_json: bool) -> None:
     out = console()
     for info in infos:
         for label, text in _told(info):
-            out.print(Text.assemble((f"{label:12}", "dim"), text), soft_wrap=True)
+            out.print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
 
 
 def _told(info: PluginInfo) -> Iterator[tuple[str, str]]:
@@ -224,7 +224,7 @@ def check(sought: Sought, trial: OneTrial, *, as_json: bool) -> int:
     else:
         out = console()
         for label, text in (*_told(info), *_told_of(result)):
-            out.print(Text.assemble((f"{label:12}", "dim"), text), soft_wrap=True)
+            out.print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
     if result is None:
         raise Ending(ExitCode.TROUBLE, report.run.state.name, f"{info.name}: {report.run.reason}")
     if result.outcome is Outcome.ERRORED:

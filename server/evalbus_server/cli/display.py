@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evalbus_server.cli.figures import count, length_of_time, number
+from evalbus_server.cli.figures import count, length_of_time, number, plain
 from evalbus_server.cli.pace import Pace
 from evalbus_server.model.run import Counts
 from evalbus_server.runner.line import Progress
@@ -62,7 +62,7 @@ class Display:
 
     def _render(self) -> RenderableType:
         if self._progress is None:
-            return Text(f"{self._name}: starting", style="dim")
+            return Text(f"{plain(self._name)}: starting", style="dim")
         parts: list[RenderableType] = [self._bar(self._progress.counts), self._outcomes(self._progress)]
         if means := self._means(self._progress):
             parts.append(means)
@@ -74,7 +74,7 @@ class Display:
         row = Table.grid(padding=(0, 2))
         share = counts.done / counts.planned if counts.planned else 0.0
         cells: list[RenderableType] = [
-            Text(self._name, style="bold"),
+            Text(plain(self._name), style="bold"),
             ProgressBar(total=max(counts.planned, 1), completed=counts.done, width=30),
             Text(f"{count(counts.done)} of {count(counts.planned)}"),
             Text(f"{share:.0%}"),
@@ -92,7 +92,9 @@ class Display:
         for name, style in OUTCOMES:
             value = getattr(progress.counts, name)
             line.append(f"{name} {count(value)}", style=style if value else "dim").append("   ")
-        return line.append(f"in flight {count(progress.in_flight)}", style="dim")
+        if progress.in_flight:
+            line.append(f"in flight {count(progress.in_flight)}", style="dim")
+        return line
 
     def _means(self, progress: Progress) -> Text | None:
         known = [(key, mean) for key, n, mean in progress.means if n and mean is not None]
@@ -100,5 +102,5 @@ class Display:
             return None
         line = Text("  ")
         for key, mean in known:
-            line.append(f"{key} ", style="dim").append(f"{number(mean)}   ")
+            line.append(f"{plain(key)} ", style="dim").append(f"{number(mean)}   ")
         return line

@@ -61,7 +61,8 @@ def _constant(document: Document) -> str:
 
 
 def _print_next(out: Console, document: Document, db: Path) -> None:
-    where = "" if db == database_path(None, os.environ) else f" --db {shlex.quote(str(db))}"
+    own = db.resolve() != database_path(None, os.environ).resolve()
+    where = f" --db {shlex.quote(str(db))}" if own else ""
     lines = [f"evalbus runs results {document['run']}{where}", f"evalbus runs show {document['run']}{where} --json"]
     for label, line in zip(("next", ""), lines, strict=True):
         out.print(Text(f"{label:9}{line}", "dim"), soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from evalbus import CallFailed, EvalbusError
+from evalbus_server.cli.figures import plain
 from evalbus_server.errors import Reason, ServerError, StoreTrouble, Unreachable
 
 
@@ -99,7 +100,7 @@ def ending_of(error: Exception) -> Ending:
 def tell(ending: Ending, *, as_json: bool) -> None:
     """Write the reason as the last line on stderr."""
     sys.stdout.flush()
-    message = " ".join(str(ending).split())
+    message = plain(str(ending))
     if as_json:
         print(json.dumps({"error": {"reason": str(ending.reason), "message": message}}), file=sys.stderr)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 NONE = "–"
 
 
@@ -43,3 +45,9 @@ def length_of_time(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def plain(text: str) -> str:
+    """A text of somebody else on one line, without what could steer a terminal."""
+    flat = " ".join(text.split())
+    return "".join("�" if unicodedata.category(character) in ("Cc", "Cs") else character for character in flat)

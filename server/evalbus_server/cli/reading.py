@@ -17,7 +17,7 @@ from evalbus_server import logs
 from evalbus_server.app import read_summary
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude, present
-from evalbus_server.cli.figures import NONE, count, length_of_time, number, share
+from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
 from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.event import Event
@@ -101,7 +101,7 @@ def _row(run: Run) -> Iterator[str | Text]:
     verdict = NONE if run.verdict is None else run.verdict.name
     decided = counts.passed + counts.failed + counts.errored
     yield run.id
-    yield Text(run.name)
+    yield Text(plain(run.name))
     yield run.state.name
     yield Text(verdict, STYLES.get(verdict, ""))
     yield f"{count(counts.done)} of {count(counts.planned)}"
@@ -201,7 +201,7 @@ def _pages(reader: Reader, run: Run, outcomes: Sequence[Outcome], item: str) -> 
 
 
 def _result_row(result: StoredResult, run: Run) -> Iterator[Text]:
-    yield Text(result.item.id)
+    yield Text(plain(result.item.id))
     yield Text(str(epoch_of(result.trial_id)))
     yield Text(result.outcome.name)
     for place in range(len(run.score_keys)):
@@ -213,7 +213,7 @@ def _result_row(result: StoredResult, run: Run) -> Iterator[Text]:
             score = stored.score
             yield Text(number(score.value) if score.value is not None else score.status.name.lower(), style)
     what = result.failure.message if result.failure is not None else _said(result)
-    yield Text(" ".join(what.split())[:80])
+    yield Text(plain(what)[:80])
 
 
 def _said(result: StoredResult) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evalbus_server.cli.figures import NONE, count, length_of_time, number, share
+from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def print_json(document: Document) -> None:
 
 def print_report(out: Console, document: Document) -> None:
     """Scores, criteria, counts, times, and the verdict with its reason."""
-    head = Text.assemble((str(document["name"]), "bold"), f"   run {document['run']}", _dataset(document))
+    head = Text.assemble((plain(document["name"]), "bold"), f"   run {document['run']}", _dataset(document))
     out.print(head, soft_wrap=True)
     out.print()
     for table in (_scores(document["scores"]), _criteria(document["criteria"])):
@@ -85,7 +85,7 @@ def _scores(scores: Mapping[str, Document]) -> Table | None:
     table = table_of("score", "n", "mean", "95 % interval", "passed", "threshold", "errored", "skipped")
     for key, score in scores.items():
         table.add_row(
-            Text(key),
+            Text(plain(key)),
             count(score["n"]),
             number(score["mean"]),
             _interval(score["interval"]),
@@ -106,7 +106,9 @@ def _criteria(criteria: Sequence[Document]) -> Table | None:
         note = "warns only" if each["severity"] == "warn" else ""
         style = STYLES.get(outcome, "") if each["severity"] == "error" else "yellow" if outcome != "PASS" else "green"
         name = each.get("label") or _subject(each)
-        table.add_row(Text(name), number(each["value"]), Text(_wanted(each)), Text(outcome, style), Text(note, "dim"))
+        table.add_row(
+            Text(plain(name)), number(each["value"]), Text(_wanted(each)), Text(outcome, style), Text(note, "dim")
+        )
     return table
 
 
@@ -132,7 +134,7 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     verdict = document["verdict"]
     if verdict is not None:
         told = reason_of(document).removeprefix(f"{verdict}: ")
-        yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {told}" if told else "")
+        yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {plain(told)}" if told else "")
 
 
 def _usage(usage: Document | None) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalbus_server.cli.figures import length_of_time, number, share
+from evalbus_server.cli.figures import length_of_time, number, plain, share
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,7 @@ def test_a_share_is_all_or_none_only_if_it_is(value, text):
 )
 def test_a_length_of_time_has_its_largest_units(seconds, text):
     assert length_of_time(seconds) == text
+
+
+def test_a_text_of_somebody_else_cannot_steer_the_terminal():
+    assert plain("a\x1b[2Jb\n  c\x00 größer\u009b") == "a�[2Jb c� größer�"
