@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reply_judge import Judgement, article_texts, covers, grounded, manners
 
-from evalbus import Item, Need, Output, Score, ScoreDeclaration, scorer, serve
+from evalbus import Item, Need, Output, Score, ScoreDeclaration, TrialFailed, scorer, serve
 
 HERE = Path(__file__).parent
 SCORES = (
@@ -46,6 +46,9 @@ def open_files() -> OnFile:
 )
 def reply_quality(item: Item, output: Output, state: OnFile) -> list[Score]:
     """Judges a reply by what can be checked in it."""
+    assert item.expected is not None  # it is among the needs, so the server has seen to it
+    if output.content is None:
+        raise TrialFailed.invalid("the output has no content to judge")
     content = output.content.data
     reply, message = content["reply"], item.input.text
     return [

@@ -90,57 +90,62 @@ def item_of(row: tuple[Any, ...]) -> item_pb2.Item:
     return item_pb2.Item(id=row[1], input=value_pb2.Value(text=row[2]), expected=value_pb2.Value(text=row[3]))
 
 
-async def carry(line: Line, addresses: list[str]) -> None:
-    """Everything through the line; lists move."""
-    remote = addresses[1] != "-"
-    channels = [grpc.aio.insecure_channel(address) for address in addresses if address != "-"]
-    asked: asyncio.Queue[list[tuple[Any, ...]] | None] = asyncio.Queue(WINDOW)
-    scored: asyncio.Queue[list[tuple[Any, str]] | None] = asyncio.Queue(WINDOW)
-    target = target_pb2_grpc.TargetStub(channels[0]).Answer()
-    scorers = [scorer_pb2_grpc.ScorerStub(channel).Score() for channel in channels[1:]]
+class Belt:
+    """Three steps joined by two queues of batches."""
 
-    async def send() -> None:
-        for rows in line.pages():
+    def __init__(self, line: Line, addresses: list[str]) -> None:
+        self.line = line
+        self.channels = [grpc.aio.insecure_channel(address) for address in addresses if address != "-"]
+        self.asked: asyncio.Queue[list[tuple[Any, ...]] | None] = asyncio.Queue(WINDOW)
+        self.scored: asyncio.Queue[list[tuple[Any, str]] | None] = asyncio.Queue(WINDOW)
+        self.target: Any = target_pb2_grpc.TargetStub(self.channels[0]).Answer()
+        self.scorers: list[Any] = [scorer_pb2_grpc.ScorerStub(channel).Score() for channel in self.channels[1:]]
+
+    async def carry(self) -> None:
+        """Everything through the line; lists move."""
+        async with asyncio.TaskGroup() as belt:
+            for step in (self.send, self.take, self.finish):
+                belt.create_task(step())
+        for channel in self.channels:
+            await channel.close()
+
+    async def send(self) -> None:
+        """Pages to the target."""
+        for rows in self.line.pages():
             trials = [
                 item_pb2.Trial(trial_id=row[0], attempt=1001, item=item_of(row), epoch=1, index=row[0]) for row in rows
             ]
-            await asked.put(rows)
-            await target.write(target_pb2.AnswerRequest(trials=target_pb2.TrialBatch(trials=trials)))
-        await asked.put(None)
-        await target.done_writing()
+            await self.asked.put(rows)
+            await self.target.write(target_pb2.AnswerRequest(trials=target_pb2.TrialBatch(trials=trials)))
+        await self.asked.put(None)
+        await self.target.done_writing()
 
-    async def take() -> None:
-        while (rows := await asked.get()) is not None:
-            response = await target.read()
+    async def take(self) -> None:
+        """Outputs to the database, then to the scorers."""
+        while (rows := await self.asked.get()) is not None:
+            response = await self.target.read()
             batch = [(row, said.output.content.text) for row, said in zip(rows, response.answers.answers, strict=True)]
-            line.store_outputs(batch)
-            if remote:
-                await scored.put(batch)
-                request = scorer_pb2.ScoreRequest(
-                    tasks=scorer_pb2.ScoreTaskBatch(tasks=[task_of(*one) for one in batch])
-                )
-                for scorer in scorers:
-                    await scorer.write(request)
+            self.line.store_outputs(batch)
+            if self.scorers:
+                await self.scored.put(batch)
+                tasks = scorer_pb2.ScoreTaskBatch(tasks=[task_of(*one) for one in batch])
+                for scorer in self.scorers:
+                    await scorer.write(scorer_pb2.ScoreRequest(tasks=tasks))
             else:
                 alike = [Levenshtein.normalized_similarity(said, row[3]) for row, said in batch]
-                line.store_scores(batch, [float(said == row[3]) for row, said in batch], alike)
-        await scored.put(None)
-        for scorer in scorers:
+                self.line.store_scores(batch, [float(said == row[3]) for row, said in batch], alike)
+        await self.scored.put(None)
+        for scorer in self.scorers:
             await scorer.done_writing()
 
-    async def finish() -> None:
-        while (batch := await scored.get()) is not None:
+    async def finish(self) -> None:
+        """Scores to the database."""
+        while (batch := await self.scored.get()) is not None:
             values = []
-            for scorer in scorers:
+            for scorer in self.scorers:
                 response = await scorer.read()
                 values.append([answer.scores[0].value for answer in response.answers.answers])
-            line.store_scores(batch, *values)
-
-    async with asyncio.TaskGroup() as belt:
-        for step in (send, take, finish):
-            belt.create_task(step())
-    for channel in channels:
-        await channel.close()
+            self.line.store_scores(batch, *values)
 
 
 def task_of(row: tuple[Any, ...], said: str) -> scorer_pb2.ScoreTask:
@@ -149,11 +154,16 @@ def task_of(row: tuple[Any, ...], said: str) -> scorer_pb2.ScoreTask:
     return scorer_pb2.ScoreTask(trial_id=row[0], attempt=1001, item=item_of(row), output=output, epoch=1)
 
 
+async def run(line: Line, addresses: list[str]) -> None:
+    """Make the belt where its loop is, and let it run."""
+    await Belt(line, addresses).carry()
+
+
 def main() -> None:
     """Time it, without the start of the process."""
     line = Line(sys.argv[1])
     began = time.perf_counter()
-    asyncio.run(carry(line, sys.argv[3:6]))
+    asyncio.run(run(line, sys.argv[3:6]))
     seconds = time.perf_counter() - began
     done = line.connection.execute("SELECT count(*) FROM result").fetchone()[0]
     if done != int(sys.argv[2]):

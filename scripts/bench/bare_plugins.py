@@ -17,6 +17,9 @@ from evalbus.v1 import output_pb2, score_pb2, scorer_pb2, scorer_pb2_grpc, targe
 class Target(target_pb2_grpc.TargetServicer):
     """Answers each batch with one batch."""
 
+    async def Describe(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError  # nobody asks: the bare line knows its plugins
+
     async def Answer(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         async for request in requests:
             answers = []
@@ -29,6 +32,9 @@ class Target(target_pb2_grpc.TargetServicer):
 
 class Scorer(scorer_pb2_grpc.ScorerServicer):
     """Scores each batch with one batch."""
+
+    async def Describe(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
 
     def __init__(self, exact: bool) -> None:
         self._exact = exact

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Contest:
         template = self.folder / f"items-{count}.db"
         if not template.exists():
             with open_store(template) as store:
-                store.publish(DATASET, items(count))  # type: ignore[attr-defined]
+                store.publish(DATASET, items(count))
         self._serial += 1
         path = self.folder / f"run-{self._serial}.db"
         shutil.copy(template, path)
@@ -171,14 +171,14 @@ def slow_experiment(seconds: float, concurrency: int) -> dict[str, Any]:
 
 def median(results: list[dict[str, Any]], name: str) -> float:
     """The median of one figure."""
-    return statistics.median(result[name] for result in results)
+    return float(statistics.median(result[name] for result in results))
 
 
 def measure(options: argparse.Namespace, contest: Contest, console: Console) -> dict[str, Any]:
     """All contests."""
     sizes = options.items
     results: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    contestants = {
+    contestants: dict[str, Callable[[int], dict[str, Any]]] = {
         "limit": lambda count: bare(contest, count, remote=True),
         "remote": lambda count: real(contest, count, remote_experiment(options.concurrency)),
         "limit_builtin": lambda count: bare(contest, count, remote=False),
@@ -206,7 +206,7 @@ def measure(options: argparse.Namespace, contest: Contest, console: Console) -> 
         "cpu_us_per_item": {
             "server": 1e6 * median(results["remote"][largest], "cpu_s") / largest,
             **{
-                kind: 1e6 * statistics.median(run["plugins"][kind]["cpu_s"] for run in results["remote"][largest]) / largest
+                kind: 1e6 * median([run["plugins"][kind] for run in results["remote"][largest]], "cpu_s") / largest
                 for kind in KINDS
             },
             "server_builtin": 1e6 * median(results["builtin"][largest], "cpu_s") / largest,

@@ -15,8 +15,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from evalbus import Item
-from evalbus import client as client_module
+from evalbus import Item, _connection
 from evalbus.client import (
     CallFailed,
     Client,
@@ -113,8 +112,8 @@ GONE = refusal(grpc.StatusCode.UNAVAILABLE, "SERVER_STOPPING", "the server stops
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(client_module, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(_connection, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(_connection, "_LONGEST_PAUSE", 0.05)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Desk:
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(10):
-            while len(self.answers) < count:  # noqa: ASYNC110
+            while len(self.answers) < count:
                 await asyncio.sleep(0.005)
 
 
@@ -560,7 +560,7 @@ async def test_idle_threads_end_with_the_worker(start: Start) -> None:
     await desk.worker.close()
 
     async with asyncio.timeout(5):
-        while any(thread.name == "evalbus-plugin" for thread in threading.enumerate()):  # noqa: ASYNC110
+        while any(thread.name == "evalbus-plugin" for thread in threading.enumerate()):
             await asyncio.sleep(0.01)
 
 
