@@ -7,17 +7,24 @@ SQLite needs the interpreter twice, so this thread does not starve behind a busy
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 _EVERY = 0.25
 """Seconds between two rounds."""
 _IDLE_ROUNDS = 4
 """Rounds without a commit after which the log is cut to nothing."""
-_LONG = 32 * 1024 * 1024
-"""A log of more bytes is started anew even while commits go on: they wait some milliseconds."""
+_PAGE = 4096
+_LONG = 16 << 20
+"""A log that is still of more bytes after a round is begun anew, though commits go on."""
+_WAIT = 0.02
+"""Seconds for which beginning anew waits for readers."""
+_AFTER_FAILURE = 1.0
+"""Seconds after which it is tried again if a reader has prevented it."""
+_STARVED = 0.05
+"""Seconds after which this thread may be supposed to starve behind a busy loop: a commit that waits lets it run."""
 
 
 class Checkpointer:
@@ -26,11 +33,17 @@ class Checkpointer:
     def __init__(self, path: Path) -> None:
         """Start it for the database at *path*."""
         self._path = path
-        self._log = f"{path}-wal"
+        self._excluding_since: float | None = None
         self._written = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evalbus-checkpoint", daemon=True)
         self._thread.start()
+
+    @property
+    def excludes_commits(self) -> bool:
+        """Whether a commit would wait now, and hold the event loop, instead of a moment later."""
+        since = self._excluding_since
+        return since is not None and time.monotonic() - since < _STARVED
 
     def note_commit(self) -> None:
         """Something was written."""
@@ -44,8 +57,11 @@ class Checkpointer:
         self._thread.join()
 
     def _work(self) -> None:
-        raw = sqlite3.connect(self._path, isolation_level=None, timeout=0)
+        raw = sqlite3.connect(self._path, isolation_level=None, timeout=_WAIT)
         with contextlib.closing(raw):
+            with contextlib.suppress(sqlite3.Error):
+                raw.execute("PRAGMA synchronous = NORMAL")
+                raw.execute("PRAGMA wal_autocheckpoint = 0")
             while not self._ending.is_set():
                 self._written.wait()
                 self._follow(raw)
@@ -53,24 +69,43 @@ class Checkpointer:
     def _follow(self, raw: sqlite3.Connection) -> None:
         """Keep the log short until nothing has been written for a while."""
         quiet = 0
+        not_before = 0.0
         while quiet < _IDLE_ROUNDS:
             quiet = 0 if self._written.is_set() else quiet + 1
             self._written.clear()
             if self._ending.wait(_EVERY):
                 return
-            self._round(raw, "PASSIVE")
-            if self._log_bytes() > _LONG:
-                self._round(raw, "RESTART")
-        self._round(raw, "TRUNCATE")
+            pages, moved = _checkpoint(raw, "PASSIVE") or (0, -1)
+            if quiet or time.monotonic() < not_before:
+                continue
+            if pages == moved or pages * _PAGE > _LONG:
+                not_before = time.monotonic() + (0 if self._begin_anew(raw) else _AFTER_FAILURE)
+        _checkpoint(raw, "TRUNCATE")
 
-    def _round(self, raw: sqlite3.Connection, how: str) -> None:
-        # What keeps a round from its work (a full disk, a reader that holds a transaction) may be over at the next one;
-        # meanwhile everything is safe in the log, and commits meet the trouble themselves.
-        with contextlib.suppress(sqlite3.Error):
-            raw.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+    def _begin_anew(self, raw: sqlite3.Connection) -> bool:
+        """Write to the log's beginning again; whether no reader prevented it.
 
-    def _log_bytes(self) -> int:
+        The first who does waits for the disk: better this thread than the event loop.
+        """
+        self._excluding_since = time.monotonic()
         try:
-            return os.stat(self._log).st_size
-        except OSError:
-            return 0
+            if _checkpoint(raw, "RESTART") is None:
+                return False
+            with contextlib.suppress(sqlite3.Error):
+                raw.execute("UPDATE recovery SET clean = 0")
+            return True
+        finally:
+            self._excluding_since = None
+
+
+def _checkpoint(raw: sqlite3.Connection, how: str) -> tuple[int, int] | None:
+    """Pages in the log and pages of it that are moved; None if something kept it from its work.
+
+    That (a full disk, a reader that holds a transaction) may be over at the next round; meanwhile everything is safe in
+    the log, and commits meet the trouble themselves.
+    """
+    try:
+        busy, pages, moved = raw.execute(f"PRAGMA wal_checkpoint({how})").fetchall()[0]
+    except sqlite3.Error:
+        return None
+    return None if busy else (pages, moved)

@@ -112,7 +112,7 @@ def connect_writing(path: Path) -> Connection:
         for pragma in (
             "synchronous = NORMAL",
             "wal_autocheckpoint = 0",
-            "journal_size_limit = 4194304",
+            "journal_size_limit = 67108864",  # To cut the log takes long on some disks; when idle it is cut anyway.
             "foreign_keys = ON",
             "trusted_schema = OFF",
             "temp_store = MEMORY",

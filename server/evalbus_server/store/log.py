@@ -24,6 +24,8 @@ _MOST_BYTES = 1 << 20
 _PATIENCE = 10.0
 """Seconds for which another program may lock the file before the log gives up."""
 _RETRY = 0.1
+_MOMENT = 0.002
+"""Seconds after which it is tried again when the store excludes commits."""
 _ROW = 100
 """About so many bytes a record takes beside its content."""
 
@@ -38,6 +40,11 @@ class CommittingStore(Protocol):
     @property
     def next_commit(self) -> float:
         """When the next commit may begin, on the clock of time.monotonic."""
+        ...
+
+    @property
+    def excludes_commits(self) -> bool:
+        """Whether a commit would wait now, and hold the loop."""
         ...
 
 
@@ -90,9 +97,13 @@ class RunLog:
             StoreTrouble: it is not, and will not be.
         """
         while self._waiting and self._trouble is None:
-            if self._locked_since is None:
+            if self._locked_since is not None:
+                await asyncio.sleep(_RETRY)
+            elif self._store.excludes_commits:
+                await asyncio.sleep(_MOMENT)
+            else:
                 self._commit()
-            await asyncio.sleep(0 if self._locked_since is None else _RETRY)
+                await asyncio.sleep(0)
         if self._trouble is not None:
             raise self._trouble
 
@@ -117,6 +128,10 @@ class RunLog:
         self._cancel()
         self._soon = False
         if not self._waiting or self._trouble is not None:
+            return
+        if self._store.excludes_commits:
+            self._soon = True
+            self._next = self._loop.call_later(_MOMENT, self._commit)
             return
         taken = self._take()
         changes = _together(taken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from evalbus import FailureCategory, Money, ScoreStatus, Usage
 from evalbus_server.model.numbers import RunNumbers
@@ -13,14 +14,14 @@ from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.runs import OfRun
 
-_AT_ONCE = 2_000
+_AT_ONCE = 1_000
 
 PAGE_OF_SCORES = """
     SELECT trial, key, status, value, passed FROM score
     WHERE run = :run AND (trial, key) > (:trial, :key) ORDER BY trial, key LIMIT :limit
 """
 PAGE_OF_LATENCIES = """
-    SELECT id, trial, latency FROM output WHERE id > :after AND id < :end ORDER BY id LIMIT :limit
+    SELECT trial, latency FROM output WHERE run = :run AND trial > :after ORDER BY trial LIMIT :limit
 """
 PAGE_OF_OUTCOMES = f"""
     SELECT position, epoch, outcome, weighted, attempts, category,
@@ -35,7 +36,7 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
     """Read the numbers of a run; lets the caller do something else after every page."""
     numbers = RunNumbers(of.run)
     yield from _scores(of, numbers)
-    latencies = yield from _latencies(of)
+    latencies_ms = yield from _latencies_ms(of)
     rest = yield from _outcomes(of, numbers)
     for key in range(len(of.run.score_keys)):
         numbers.errored[key] = numbers.errored.get(key, 0) + rest.unanswered
@@ -45,8 +46,8 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
         passed=numbers.passed,
         errored=numbers.errored,
         skipped=numbers.skipped,
-        latencies_ms=[latency * 1000 for _, latency in sorted(latencies)],
-        weighted=sorted(numbers.weighted),
+        latencies_ms=latencies_ms,
+        weighted=list(chain.from_iterable(rest.weighted[epoch] for epoch in sorted(rest.weighted))),
         usage=rest.usage(),
         priced=rest.priced,
         with_usage=rest.with_usage,
@@ -65,6 +66,8 @@ class _Sums:
     priced: int = 0
     tokens: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     costs: dict[str, int] = field(default_factory=dict)
+    weighted: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    """By epoch, in dataset order: one after the other they are in the order of trial ids, and need no sorting."""
 
     def add(self, columns: Row) -> None:
         """Add the columns of what one trial consumed."""
@@ -105,12 +108,12 @@ def _scores(of: OfRun, numbers: RunNumbers) -> Generator[None, None, None]:
         yield
 
 
-def _latencies(of: OfRun) -> Generator[None, None, list[tuple[int, float]]]:
-    after, end = of.number << rows.RUN_BITS, (of.number + 1) << rows.RUN_BITS
-    found: list[tuple[int, float]] = []
+def _latencies_ms(of: OfRun) -> Generator[None, None, list[float]]:
+    after = -1
+    found: list[float] = []
     while True:
-        page = of.connection.rows(PAGE_OF_LATENCIES, {"after": after, "end": end, "limit": _AT_ONCE})
-        found += [(trial, latency) for _, trial, latency in page if latency is not None]
+        page = of.connection.rows(PAGE_OF_LATENCIES, {"run": of.number, "after": after, "limit": _AT_ONCE})
+        found += [latency * 1000 for _, latency in page if latency is not None]
         if len(page) < _AT_ONCE:
             return found
         after = page[-1][0]
@@ -129,7 +132,7 @@ def _outcomes(of: OfRun, numbers: RunNumbers) -> Generator[None, None, _Sums]:
             sums.unanswered += unanswered
             sums.add(tuple(usage))
             if weighted is not None:
-                numbers.weighted.append((trial_id_of(position, epoch), weighted))
+                sums.weighted.setdefault(epoch, []).append((trial_id_of(position, epoch), weighted))
             if outcome == Outcome.ERRORED and category is not None:
                 kind = FailureCategory(category)
                 numbers.failures[kind] = numbers.failures.get(kind, 0) + 1

@@ -211,6 +211,11 @@ class Store(Reader):
         """When the next commit may begin without holding the event loop too often, on the clock of time.monotonic."""
         return self._next_commit
 
+    @property
+    def excludes_commits(self) -> bool:
+        """Whether a commit would wait now, and hold the event loop, instead of a moment later."""
+        return self._checkpointer.excludes_commits
+
     def _change(self, run_id: str, state: RunState, reason: str, verdict: Verdict | None, *, sessions: int = 0) -> Run:
         self.check()
         standing = self._standing(run_id)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from evalbus_server.store import RunLog, Store, checkpoint, open_reader
+from evalbus_server.store import RunLog, Store, checkpoint, open_reader, open_store
 from tests.unit.server.store.making import changes, output, result, started, whole
 
 MEBIBYTE = 1 << 20
@@ -96,11 +96,29 @@ def test_a_long_log_begins_anew_while_commits_go_on(store: Store, monkeypatch) -
 
 
 def test_the_thread_ends_with_the_store(path: Path) -> None:
-    from evalbus_server.store import open_store
-
     store = open_store(path)
     thread = store._checkpointer._thread
 
     store.close()
 
     assert not thread.is_alive()
+
+
+def test_commits_are_not_excluded_for_long(store: Store) -> None:
+    """The thread may starve behind a busy loop; a commit that waits for its lock lets it run."""
+    store._checkpointer._excluding_since = time.monotonic()
+    assert store.excludes_commits
+
+    time.sleep(0.06)
+
+    assert not store.excludes_commits
+
+
+def test_the_thread_never_says_that_the_file_was_closed_in_order(store: Store) -> None:
+    run = started(store)
+    with sqlite3.connect(store.path, isolation_level=None) as raw:
+        for position in range(8):
+            store.commit(run.id, whole([position]))
+            time.sleep(0.1)
+            assert raw.execute("SELECT clean FROM recovery").fetchone() == (0,)
+    raw.close()

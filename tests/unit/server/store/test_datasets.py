@@ -39,6 +39,13 @@ def test_items_come_in_pages_after_a_position(store: Store) -> None:
     assert store.items("support", 1, after=4, limit=10) == []
 
 
+def test_the_last_position_of_a_version_is_known(store: Store) -> None:
+    for count in (5, 2, 0):
+        dataset(store, count)
+
+    assert [store.last_position("support", version) for version in (1, 2, 3)] == [4, 1, -1]
+
+
 def test_the_same_items_are_no_new_version(store: Store) -> None:
     first = dataset(store, 5)
 

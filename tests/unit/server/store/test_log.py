@@ -42,6 +42,7 @@ class FakeStore:
         self.failures = list(failures)
         self.commits: list[Changes] = []
         self.next_commit = 0.0
+        self.excludes_commits = False
 
     def commit(self, run_id: str, changes: Changes) -> Committed:
         if self.failures and (failure := self.failures.pop(0)):
@@ -170,6 +171,21 @@ async def test_a_result_is_never_stored_before_its_scores(run: Run, listener: Li
             assert ("output", record.trial_id) in seen
             assert ("score", record.trial_id) in seen
     assert sum(len(stored.results) for stored in store.commits) == 1400
+
+
+async def test_a_commit_that_would_wait_comes_a_moment_later(run: Run, listener: Listener) -> None:
+    store = FakeStore()
+    store.excludes_commits = True
+    runlog = listener.log(store, run)
+
+    runlog.add(outputs=[output(i) for i in range(256)])
+    flushed = asyncio.ensure_future(runlog.flush())
+    await asyncio.sleep(0.02)
+    assert store.commits == []
+    store.excludes_commits = False
+    await flushed
+
+    assert listener.sizes() == [256]
 
 
 async def test_flush_waits_for_all_of_it(store: Store, run: Run, listener: Listener) -> None:

@@ -27,6 +27,8 @@ READS: dict[str, Callable[[Store, Run], object]] = {
         Run(**{**fields(run), "selection": Selection(("q*",), 10, 9)}), 2, after=2, limit=5, fresh=False
     ),
     "unscored": lambda store, run: store.unscored(run, 1, after=2, limit=5),
+    "last position": lambda store, run: store.last_position("support", 1),
+    "run of a request": lambda store, run: store.run_of_request("r1"),
     "output count": lambda store, run: store.output_count(run),
     "counts": lambda store, run: store.counts(run),
     "events": lambda store, run: store.events(run.id, after=1, limit=5),

@@ -13,7 +13,7 @@ import pytest
 from evalbus_server.errors import Conflict, NotFound, Reason
 from evalbus_server.model.event import StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, Outcome, Run, RunState, Verdict
-from evalbus_server.store import RunFilter, Store, open_store
+from evalbus_server.store import RunFilter, Store, open_reader, open_store
 from tests.unit.server.store.making import dataset, items, run_of, started, whole
 
 
@@ -31,7 +31,8 @@ def test_the_same_request_finds_the_run_that_it_made(store: Store) -> None:
 
     again = store.create_run(replace(asked, id="another", created_at=2.0))
 
-    assert again == made
+    assert again == made == store.run_of_request("r1")
+    assert store.run_of_request("r2") is None
     assert len(store.runs()) == 1
 
 
@@ -199,6 +200,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_killed_server_loses_no_commit_and_no_event_number_is_used_twice(path: Path) -> None:
     dead = subprocess.run([sys.executable, "-c", DYING, str(path)], check=False, cwd=ROOT)
     assert dead.returncode == -signal.SIGKILL
+
+    with open_reader(path) as reader:
+        assert [(run.id, run.state) for run in reader.runs()] == [
+            ("03paused", RunState.PAUSED),
+            ("02queued", RunState.INTERRUPTED),
+            ("01run", RunState.INTERRUPTED),
+        ]
+        assert len(reader.results(reader.run("01run"))) == 4
 
     with open_store(path) as store:
         assert store.counts(store.run("01run")) == Counts(10, passed=4)
