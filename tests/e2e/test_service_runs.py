@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,22 +14,23 @@ import pytest
 from evalbus import Item
 from evalbus.client import CallFailed, Outcome, RunState, StateChanged, Verdict
 from evalbus.v1 import experiment_pb2, run_pb2
+from evalbus_server import app
 from evalbus_server.api import results as results_module
 from evalbus_server.api.rules import Allowed, AllowedCommand
-from evalbus_server.plugin.launch import FixedAddress
 
 from .service import Served, echoing, experiment, failure, items, serving, stubs
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path) as made:
+async def address() -> AsyncIterator[str]:
+    async with echoing() as made:
         yield made
 
 
 @pytest.fixture
-async def address() -> AsyncIterator[str]:
-    async with echoing() as made:
+async def served(tmp_path: Path, address: str) -> AsyncIterator[Served]:
+    """Ends before the target does: a run that has lost its target looks for it for a while."""
+    async with serving(tmp_path) as made:
         yield made
 
 
@@ -340,7 +340,7 @@ async def test_what_hinders_a_run_is_refused_with_its_reason_and_nothing_is_left
     code: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evalbus_server.app.FixedAddress", functools.partial(FixedAddress, limit=0.3))
+    monkeypatch.setattr(app, "ADDRESS_LIMIT", 0.3)
     await served.client.upload_dataset("d", items(2))
     error = await refused(getattr(served.client, ask)({**experiment(address), **change}))
 

@@ -16,8 +16,7 @@ import grpc.aio
 import psutil
 import pytest
 
-from evalbus import Item, Output
-from evalbus import client as client_module
+from evalbus import Item, Output, _connection
 from evalbus.client import (
     CallFailed,
     Client,
@@ -182,7 +181,7 @@ async def test_a_watcher_whose_connection_is_cut_at_every_event_rebuilds_the_sam
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client finds its way back by itself; nobody above it notices."""
-    monkeypatch.setattr(client_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(_connection, "_FIRST_PAUSE", 0.01)
     gate = Gate()
     line = Line(served.address)
     async with echoing(gate) as address, line as detour, Client(detour) as far:  # type: ignore[arg-type]

@@ -22,22 +22,13 @@ Everything that it returns is a frozen value. Every call raises CallFailed for w
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import random
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
-
-import grpc
-import grpc.aio
-from google.rpc import error_details_pb2  # type: ignore[import-untyped]
-from grpc_status import rpc_status
+from typing import Any
 
 from evalbus import _run_messages as messages
-from evalbus import wire
+from evalbus._connection import START_LIMIT, Connection, Tls
 from evalbus._errors import CallFailed
 from evalbus._experiment import experiment_to_proto
 from evalbus._item import Item
@@ -70,7 +61,7 @@ from evalbus._run import (
     ValueCount,
     Verdict,
 )
-from evalbus.v1 import dataset_pb2, dataset_pb2_grpc, run_pb2, run_pb2_grpc
+from evalbus.v1 import dataset_pb2, run_pb2
 
 __all__ = [
     "Bin",
@@ -106,41 +97,6 @@ __all__ = [
     "Verdict",
 ]
 
-T_ = TypeVar("T_")
-
-LARGEST_ITEM = 1024 * 1024
-"""Bytes of an encoded item, at most."""
-LARGEST_BATCH = 1024 * 1024
-MOST_ITEMS = 256
-
-_ANSWER_LIMIT = 60.0
-"""Seconds for a call that reads."""
-_START_LIMIT = 180.0
-"""Seconds for a call that reaches plugins, which may have to be started."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between two connections of a watcher."""
-_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    ("grpc.max_send_message_length", -1),  # the server says best what is too large
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.keepalive_time_ms", 10_000),  # a server that has gone without a word is found by pings alone
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """How to trust a server."""
-
-    root_certificates: str | Path | None = None
-    """A PEM file; None: the usual ones."""
-    server_name: str = ""
-    """Expect this name in the certificate instead of the address's."""
-
 
 class Client:
     """A connection to a server. Use it with `async with`; nothing is connected before the first call."""
@@ -151,11 +107,7 @@ class Client:
         Raises:
             OSError: the root certificates cannot be read.
         """
-        self.address = address
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._channel = _channel(address, Tls() if tls is True else tls or None)
-        self._runs = run_pb2_grpc.RunServiceStub(self._channel)
-        self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
+        self._server = Connection(address, token, Tls() if tls is True else tls or None)
 
     async def __aenter__(self) -> Client:
         """The client itself."""
@@ -169,7 +121,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connection; what the server does goes on."""
-        await self._channel.close()
+        await self._server.close()
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -197,7 +149,7 @@ class Client:
 
     async def _start(self, experiment: Mapping[str, Any], **more: Any) -> run_pb2.StartRunResponse:
         request = run_pb2.StartRunRequest(experiment=experiment_to_proto(experiment), **more)
-        response: run_pb2.StartRunResponse = await self._ask(self._runs.StartRun, request, _START_LIMIT)
+        response: run_pb2.StartRunResponse = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
         return response
 
     async def get(self, run_id: str) -> Run:
@@ -206,7 +158,7 @@ class Client:
         Raises:
             CallFailed: RUN_NOT_FOUND.
         """
-        response = await self._ask(self._runs.GetRun, run_pb2.GetRunRequest(run_id=run_id))
+        response = await self._server.ask(self._server.runs.GetRun, run_pb2.GetRunRequest(run_id=run_id))
         return messages.run(response.run)
 
     def handle(self, run_id: str) -> RunHandle:
@@ -223,7 +175,7 @@ class Client:
         """
         wanted = run_pb2.RunState.ValueType(state or 0)
         request = run_pb2.ListRunsRequest(experiment=experiment, dataset=dataset, tag=tag, state=wanted, page_size=500)
-        async for page in self._pages(self._runs.ListRuns, request):
+        async for page in self._server.pages(self._server.runs.ListRuns, request):
             for message in page.runs:
                 yield messages.run(message)
 
@@ -233,7 +185,7 @@ class Client:
         Raises:
             CallFailed: RUN_NOT_FOUND, or RUN_NOT_HERE: another process carries it out.
         """
-        response = await self._ask(self._runs.CancelRun, run_pb2.CancelRunRequest(run_id=run_id))
+        response = await self._server.ask(self._server.runs.CancelRun, run_pb2.CancelRunRequest(run_id=run_id))
         return messages.run(response.run)
 
     async def watch(
@@ -248,27 +200,11 @@ class Client:
         Raises:
             CallFailed: RUN_NOT_FOUND; SEQUENCE_OUT_OF_RANGE; or the server could not be reached again.
         """
-        pause, heard_at = _FIRST_PAUSE, None
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=after)
-                async for message in self._stream(self._runs.WatchRun, request):
-                    pause, heard_at = _FIRST_PAUSE, loop.time()
-                    news = messages.news(message)
-                    if news is None:
-                        continue
+        async with contextlib.aclosing(self._server.watch(run_id, after, patience)) as told:
+            async for message in told:
+                news = messages.news(message)
+                if news is not None:
                     yield news
-                    if isinstance(news, Event):
-                        after = news.sequence
-                    elif isinstance(news, Snapshot):
-                        after = news.run.last_sequence
-                return
-            except CallFailed as failed:
-                if failed.code != "UNAVAILABLE" or heard_at is None or loop.time() - heard_at > patience:
-                    raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def wait(self, run_id: str) -> Run:
         """Wait until a run is over, and return it.
@@ -293,7 +229,7 @@ class Client:
         """
         wanted = [run_pb2.Outcome.ValueType(outcome) for outcome in outcomes]
         request = run_pb2.ListResultsRequest(run_id=run_id, outcomes=wanted, item=item, page_size=1000)
-        async for page in self._pages(self._runs.ListResults, request):
+        async for page in self._server.pages(self._server.runs.ListResults, request):
             for message in page.results:
                 yield messages.result(message)
 
@@ -303,7 +239,7 @@ class Client:
         Raises:
             CallFailed: RUN_NOT_FOUND.
         """
-        response = await self._ask(self._runs.GetSummary, run_pb2.GetSummaryRequest(run_id=run_id))
+        response = await self._server.ask(self._server.runs.GetSummary, run_pb2.GetSummaryRequest(run_id=run_id))
         return messages.summary(response.summary)
 
     # --- datasets -----------------------------------------------------------------------------------------------
@@ -316,18 +252,7 @@ class Client:
         Raises:
             CallFailed: DATASET_INVALID, with the item at fault; ITEM_TOO_LARGE.
         """
-        call = self._datasets.UploadDataset(metadata=self._metadata)
-        try:
-            await call.write(dataset_pb2.UploadDatasetRequest(header=dataset_pb2.UploadHeader(name=name)))
-            async for batch in _batches(items):
-                await call.write(dataset_pb2.UploadDatasetRequest(items=batch))
-            await call.done_writing()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the server has ended the call: the answer says why
-        except BaseException:
-            call.cancel()
-            raise
-        response = await _answer(call, self.address)
+        response = await self._server.upload(name, items)
         return Upload(messages.dataset(response.dataset), response.changed)
 
     async def get_dataset(self, name: str, version: int | None = None) -> Dataset:
@@ -337,7 +262,7 @@ class Client:
             CallFailed: DATASET_NOT_FOUND.
         """
         request = dataset_pb2.GetDatasetRequest(name=name, version=version)
-        response = await self._ask(self._datasets.GetDataset, request)
+        response = await self._server.ask(self._server.datasets.GetDataset, request)
         return messages.dataset(response.dataset)
 
     async def datasets(self) -> AsyncGenerator[Dataset, None]:
@@ -347,32 +272,9 @@ class Client:
             CallFailed: the server cannot be asked.
         """
         request = dataset_pb2.ListDatasetsRequest(page_size=500)
-        async for page in self._pages(self._datasets.ListDatasets, request):
+        async for page in self._server.pages(self._server.datasets.ListDatasets, request):
             for message in page.datasets:
                 yield messages.dataset(message)
-
-    # --- calls --------------------------------------------------------------------------------------------------
-
-    async def _ask(self, method: Any, request: Any, limit: float = _ANSWER_LIMIT) -> Any:
-        return await _answer(method(request, timeout=limit, metadata=self._metadata), self.address)
-
-    async def _pages(self, method: Any, request: Any) -> AsyncGenerator[Any, None]:
-        while True:
-            page = await self._ask(method, request)
-            yield page
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
-
-    async def _stream(self, method: Any, request: Any) -> AsyncGenerator[Any, None]:
-        call = method(request, metadata=self._metadata)
-        try:
-            async for message in call:
-                yield message
-        except grpc.aio.AioRpcError as error:
-            raise _failed(error, self.address) from None
-        finally:
-            call.cancel()  # whoever stops listening ends the call
 
 
 class RunHandle:
@@ -406,74 +308,3 @@ class RunHandle:
     async def summary(self) -> Summary:
         """The numbers of the run, computed now."""
         return await self._client.summary(self.id)
-
-
-def _channel(address: str, tls: Tls | None) -> grpc.aio.Channel:
-    if tls is None:
-        return grpc.aio.insecure_channel(address, options=_OPTIONS)
-    roots = None if tls.root_certificates is None else Path(tls.root_certificates).read_bytes()
-    name = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
-    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots), options=(*_OPTIONS, *name))
-
-
-async def _answer(call: Awaitable[T_], address: str) -> T_:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise _failed(error, address) from None
-
-
-def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
-    """What a status says: the server's own reason, or one for a call that did not come through."""
-    code, said = error.code().name, error.details() or error.code().name
-    for detail in _details(error):
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.reason:
-            return CallFailed(info.reason, said, code)
-    if code == "UNAVAILABLE":
-        return CallFailed("SERVER_UNREACHABLE", f"the server at {address} cannot be reached: {said}", code)
-    return CallFailed(code, said, code)
-
-
-def _details(error: grpc.aio.AioRpcError) -> Sequence[Any]:
-    try:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it has what is asked of a call
-    except ValueError:  # something on the way has changed the status
-        return ()
-    return () if status is None else status.details
-
-
-async def _batches(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncGenerator[dataset_pb2.ItemBatch, None]:
-    batch, size = dataset_pb2.ItemBatch(), 0
-    count = 0
-    async for item in _each(items):
-        count += 1
-        message = _message(count, item)
-        length = message.ByteSize()
-        if length > LARGEST_ITEM:
-            text = f"item {count} ({item.id!r}) has {length:,} bytes, which is over the limit of {LARGEST_ITEM:,}; shorten it"
-            raise CallFailed("ITEM_TOO_LARGE", text, "RESOURCE_EXHAUSTED")
-        if len(batch.items) == MOST_ITEMS or (size and size + length > LARGEST_BATCH):
-            yield batch
-            batch, size = dataset_pb2.ItemBatch(), 0
-        batch.items.append(message)
-        size += length
-    if batch.items:
-        yield batch
-
-
-def _message(count: int, item: Item) -> Any:
-    try:
-        return wire.item_to_proto(item)
-    except (TypeError, ValueError) as error:
-        text = f"item {count} ({item.id!r}) cannot be sent: {error}"
-        raise CallFailed("DATASET_INVALID", text, "INVALID_ARGUMENT") from None
-
-
-async def _each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncGenerator[Item, None]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item

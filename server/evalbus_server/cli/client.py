@@ -1,0 +1,208 @@
+"""A server as the command line asks it with `--server A`: what comes back are the server's own values.
+
+So everything that prints a run from a database prints one from a server as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import chain
+from types import TracebackType
+
+from evalbus import CallFailed, Item, ScoreDeclaration, wire
+from evalbus._connection import START_LIMIT, Connection, Tls
+from evalbus.v1 import run_pb2
+from evalbus_server.app import dataset_name
+from evalbus_server.dataset.read import read_batches
+from evalbus_server.dataset.select import Selector
+from evalbus_server.model.event import Event
+from evalbus_server.model.experiment import DatasetUse, Experiment
+from evalbus_server.model.run import Outcome, Run, ScoreKey
+from evalbus_server.model.summary import Summary
+from evalbus_server.model.trial import StoredResult
+from evalbus_server.runner.line import Progress
+from evalbus_server.runner.runs import Plan
+from evalbus_server.settings import TOKEN_VARIABLE
+from evalbus_server.store import RunFilter
+from evalbus_server.watch.follow import Idle
+from evalbus_server.wire.event import event_from_proto
+from evalbus_server.wire.experiment import experiment_from_proto, experiment_to_proto
+from evalbus_server.wire.result import result_from_proto
+from evalbus_server.wire.run import counts_from_proto, run_from_proto
+from evalbus_server.wire.summary import summary_from_proto
+
+PATIENCE = 300.0
+"""Seconds that a watcher tries to find a server again."""
+ENCRYPTED = "https://"
+LATEST = ("latest", "last")
+LONGEST_PAGE = 500
+
+
+class Remote:
+    """A server. Use it with `async with`; every call raises CallFailed for what the server could not do."""
+
+    def __init__(self, address: str, environ: Mapping[str, str]) -> None:
+        """*address* is `host:port` or `unix:/path`, with `https://` in front if the way is encrypted.
+
+        The token is $EVALBUS_TOKEN. gRPC takes root certificates from $GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
+        """
+        tls = Tls() if address.startswith(ENCRYPTED) else None
+        self._server = Connection(address.removeprefix(ENCRYPTED), environ.get(TOKEN_VARIABLE), tls)
+
+    async def __aenter__(self) -> Remote:
+        """The server itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Hang up; what the server does goes on."""
+        await self._server.close()
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def start(self, experiment: Experiment, *, request_id: str = "") -> Run:
+        """Start a run; a dataset that is not stored is uploaded first, under its own name.
+
+        Raises:
+            Invalid: the dataset cannot be read.
+            CallFailed: what hinders the run.
+        """
+        if experiment.dataset.source != "stored":
+            response = await self._server.upload(dataset_name(experiment), _items(experiment))
+            experiment = experiment.over(response.dataset.name, response.dataset.version)
+        request = run_pb2.StartRunRequest(experiment=experiment_to_proto(experiment), request_id=request_id)
+        response = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
+        return run_from_proto(response.run, experiment)
+
+    async def plan(self, experiment: Experiment) -> Plan:
+        """What a run would do. A dataset that is not stored is read but not uploaded: its first item stands for it.
+
+        Raises:
+            Invalid: the dataset cannot be read.
+            CallFailed: what would hinder the run.
+        """
+        items: list[Item] = []
+        count: int | None = None
+        if experiment.dataset.source != "stored":
+            selector = Selector(experiment.dataset.items, experiment.dataset.limit)
+            count = 0
+            for item in _items(experiment):
+                if selector.takes(item.id):
+                    count += 1
+                    items = items or [item]
+            experiment = experiment.model_copy(update={"dataset": DatasetUse(records=())})
+        request = run_pb2.StartRunRequest(experiment=experiment_to_proto(experiment, items), validate_only=True)
+        response = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
+        return _plan(response.plan, count)
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    async def run(self, run_id: str) -> Run:
+        """A run by its id, the beginning of it, or `latest`.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND.
+        """
+        if run_id in LATEST:
+            newest = await self.runs(RunFilter(), 1)
+            if not newest:
+                raise CallFailed("RUN_NOT_FOUND", "the server has no run; start one with evalbus run FILE", "NOT_FOUND")
+            run_id = newest[0].id
+        response = await self._server.ask(self._server.runs.GetRun, run_pb2.GetRunRequest(run_id=run_id))
+        experiment, _ = experiment_from_proto(response.experiment)
+        return run_from_proto(response.run, experiment)
+
+    async def runs(self, wanted: RunFilter, limit: int) -> list[Run]:
+        """Runs, the newest first, so many at most."""
+        request = run_pb2.ListRunsRequest(
+            experiment=wanted.experiment,
+            dataset=wanted.dataset,
+            tag=wanted.tag,
+            state=run_pb2.RunState.ValueType(wanted.state or 0),
+            page_size=min(limit, LONGEST_PAGE),
+        )
+        found: list[Run] = []
+        async with aclosing(self._server.pages(self._server.runs.ListRuns, request)) as pages:
+            async for page in pages:
+                found += [run_from_proto(message) for message in page.runs]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    async def cancel(self, run_id: str) -> Run:
+        """Cancel a run.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_NOT_HERE.
+        """
+        response = await self._server.ask(self._server.runs.CancelRun, run_pb2.CancelRunRequest(run_id=run_id))
+        return run_from_proto(response.run)
+
+    async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
+        """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, SEQUENCE_OUT_OF_RANGE, or the server is gone.
+        """
+        async with aclosing(self._server.watch(run_id, after, PATIENCE)) as messages:
+            async for message in messages:
+                match message.WhichOneof("message"):
+                    case "event" if (event := event_from_proto(message.event)) is not None:
+                        yield event
+                    case "progress":
+                        yield _progress(message.progress)
+                    case "idle":
+                        yield Idle(message.idle.last_sequence)
+
+    async def results(
+        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
+    ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
+        """Results in dataset order, then epoch, each with the run as it must be read: with the score keys it refers to.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND.
+        """
+        request = run_pb2.ListResultsRequest(
+            run_id=run.id,
+            outcomes=[run_pb2.Outcome.ValueType(outcome) for outcome in outcomes],
+            item=item_glob,
+            page_size=LONGEST_PAGE,
+        )
+        async for page in self._server.pages(self._server.runs.ListResults, request):
+            for message in page.results:
+                result, keys = result_from_proto(message)
+                yield result, replace(run, score_keys=keys)
+
+    async def summary(self, run: Run) -> Summary:
+        """The numbers of a run, computed by the server.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND.
+        """
+        response = await self._server.ask(self._server.runs.GetSummary, run_pb2.GetSummaryRequest(run_id=run.id))
+        experiment = Experiment.from_json(run.experiment_json) if run.experiment_json else None
+        return summary_from_proto(response.summary, experiment)
+
+
+def _items(experiment: Experiment) -> Iterator[Item]:
+    return chain.from_iterable(read_batches(experiment.dataset))
+
+
+def _plan(message: run_pb2.Plan, items: int | None) -> Plan:
+    """A plan as the runner says it; *items* are counted here if the server knows only one of them."""
+    return Plan(
+        items=message.items if items is None else items,
+        epochs=message.epochs,
+        plugins=tuple(wire.plugin_info_from_proto(plugin) for plugin in message.plugins),
+        keys=tuple(ScoreKey(key, -1, ScoreDeclaration()) for key in message.scores),
+        has_target=message.target_calls > 0,
+        scorers=message.scorer_calls // message.trials if message.trials else 0,
+    )
+
+
+def _progress(message: run_pb2.RunProgress) -> Progress:
+    means = [(score.key, score.n, score.mean if score.HasField("mean") else None) for score in message.scores]
+    return Progress(counts_from_proto(message.counts), message.answered, message.in_flight, means)
