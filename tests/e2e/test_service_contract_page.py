@@ -8,9 +8,10 @@ from pathlib import Path
 from evalbus import Item
 from evalbus_server.api.rules import Allowed, AllowedCommand
 
-from .service import ROOT, experiment, serving
+from .service import experiment, serving
 
-PAGE = ROOT / "proto" / "README.md"
+PROTO = Path(__file__).parents[2] / "proto"
+PAGE = PROTO / "README.md"
 
 
 async def test_the_plugin_without_an_sdk_is_started_and_asked(tmp_path: Path) -> None:
@@ -29,6 +30,6 @@ async def test_the_plugin_without_an_sdk_is_started_and_asked(tmp_path: Path) ->
 
 
 def test_every_page_that_the_contract_links_to_is_there() -> None:
-    for page in (PAGE, *(ROOT / "proto" / "decisions").glob("*.md")):
+    for page in (PAGE, *(PROTO / "decisions").glob("*.md")):
         for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
