@@ -97,6 +97,16 @@ async def test_items_in_the_request_are_stored_first_under_the_experiments_name(
     assert again.dataset.version == 1
 
 
+async def test_requests_with_items_in_them_do_not_get_into_each_others_way(served: Served, address: str) -> None:
+    asked = experiment(address)
+    asked["dataset"] = {"records": items(900)}
+
+    runs = await asyncio.gather(*(served.client.start(asked) for _ in range(5)))
+
+    assert len({run.id for run in runs}) == 5
+    assert (await served.client.get_dataset("x")).version == 1
+
+
 async def test_the_experiment_of_a_run_is_returned_resolved(served: Served, address: str) -> None:
     run_id = await over(served, address, limits={"concurrency": 3})
     async with served.channel() as channel:

@@ -12,6 +12,8 @@ A *target* is the system under test, a *scorer* judges its outputs. Both are pla
 
     if __name__ == "__main__":
         serve(exact_match)
+
+Programs that start runs and follow them use `evalbus.client`.
 """
 
 import importlib

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class Starter:
         self._allowed = allowed
         self.stopping = False
         """Nothing more is started."""
+        self._storing = asyncio.Lock()
+        """Two requests with items in them may be for the same dataset."""
 
     def asked(self, request: run_pb2.StartRunRequest) -> Asked:
         """What a request asks for.
@@ -73,7 +76,8 @@ class Starter:
             return await self._runs.start(experiment, request_id=asked.request_id)
         if not asked.items:
             raise Unfit(Reason.NOTHING_TO_RUN, "nothing to run: there is no item in the request", field="dataset")
-        dataset, _ = await stored(self._store, experiment.name, _batches(asked.items))
+        async with self._storing:
+            dataset, _ = await stored(self._store, experiment.name, _batches(asked.items))
         run = await self._runs.start(experiment.over(dataset.name, dataset.version), request_id=asked.request_id)
         if run.dataset.digest != dataset.digest:
             message = f"the request id {asked.request_id!r} was used for other items; take a new one"

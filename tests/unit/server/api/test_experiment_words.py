@@ -1,0 +1,43 @@
+"""What a client sends of an experiment is what the server reads of the same words in a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalbus._experiment import experiment_to_proto
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.wire.experiment import experiment_from_proto
+
+SMALL: dict[str, Any] = {"name": "x", "dataset": {"name": "d"}}
+
+EXPERIMENTS: list[dict[str, Any]] = [
+    SMALL,
+    {**SMALL, "target": "none"},
+    {**SMALL, "dataset": {"name": "d", "version": 2, "items": ["a*", "[bc]?"], "limit": 5}},
+    {**SMALL, "description": "nightly", "tags": ["a", "b"], "metadata": {"team": "é", "n": 2**70, "deep": [{"x": None}]}},
+    {**SMALL, "target": {"address": "dns:///a:1", "token": "${env:T}", "tls": {"root_certificates": "ca.pem"}}},
+    {**SMALL, "target": {"address": "a:1", "tls": {"server_name": "b"}, "plugin": "p", "settings": {"k": 1.5}}},
+    {**SMALL, "target": {"command": ["python", "t.py"], "env": {"A": "b", "C": ""}, "start_limit": "2m"}},
+    {**SMALL, "scorers": [{"use": "exact_match"}, {"use": "includes", "settings": {"ignore_case": True}}]},
+    {**SMALL, "scorers": [{"name": "tone", "address": "a:1", "threshold": 0.5, "weight": 2, "sampling": 0.25}]},
+    {**SMALL, "scorers": [{"use": "many", "threshold": {"a": 1, "b": 0.5}, "weight": {"a": 0}}]},
+    {**SMALL, "scorers": [{"use": "m", "map": {"response": "output.content"}, "concurrency": 8, "timeout": "1m30s"}]},
+    {**SMALL, "epochs": 3},
+    {**SMALL, "epochs": {"count": 5, "reducer": "pass_at(2)"}},
+    {**SMALL, "limits": {"concurrency": 100, "timeout": "250ms", "trial_timeout": "1h", "silence": "90s", "deadline": "2d"}},
+    {**SMALL, "limits": {"retries": 0, "max_errors": 0, "tokens": 0, "cost": 0.1, "currency": "EUR"}},
+    {**SMALL, "limits": {"max_errors": "12.5%", "cost": 1234.567891, "trial": {"messages": 3, "steps": 4}}},
+    {**SMALL, "criteria": [{"metric": "pass_rate", "min": 0.9}, {"metric": "mean", "scorer": "s", "max": 1, "severity": "warn"}]},
+    {**SMALL, "criteria": [{"metric": "mean", "baseline": "r1", "max_drop": 0, "min_coverage": 0.5, "label": "no worse"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", EXPERIMENTS)
+def test_a_client_says_an_experiment_in_the_words_of_a_file(document: dict[str, Any]) -> None:
+    received, items = experiment_from_proto(experiment_to_proto(document))
+
+    assert received == Experiment.parse(document)
+    assert received.digest() == Experiment.parse(document).digest()
+    assert items == ()
