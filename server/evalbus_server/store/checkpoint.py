@@ -2,6 +2,10 @@
 
 SQLite would do it inside the commit that makes the log too long, and hold the event loop for up to 20 ms. One call into
 SQLite needs the interpreter twice, so this thread does not starve behind a busy loop.
+
+A checkpoint never begins in the instant in which a commit begins the log anew: every SQLite before 3.51.3 may lose such
+a commit (https://sqlite.org/wal.html, "the WAL-reset bug"). A commit does that when all of the log is moved, so then this
+thread does it first, holding the lock of writers; and where readers prevent it, it waits until the log has grown again.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _EVERY = 0.25
@@ -34,6 +39,9 @@ class Checkpointer:
         """Start it for the database at *path*."""
         self._path = path
         self._excluding_since: float | None = None
+        self._commits = 0
+        self._moved_at: int | None = None
+        """How many commits there were when all of the log was found moved; None: there is something to be moved."""
         self._written = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evalbus-checkpoint", daemon=True)
@@ -46,7 +54,8 @@ class Checkpointer:
         return since is not None and time.monotonic() - since < _STARVED
 
     def note_commit(self) -> None:
-        """Something was written."""
+        """Something was written, by the one thread that writes."""
+        self._commits += 1
         if not self._written.is_set():
             self._written.set()
 
@@ -71,29 +80,60 @@ class Checkpointer:
         quiet = 0
         not_before = 0.0
         while quiet < _IDLE_ROUNDS:
-            quiet = 0 if self._written.is_set() else quiet + 1
-            self._written.clear()
             if self._ending.wait(_EVERY):
                 return
-            pages, moved = _checkpoint(raw, "PASSIVE") or (0, -1)
-            if quiet or time.monotonic() < not_before:
-                continue
-            if pages == moved or pages * _PAGE > _LONG:
+            quiet = 0 if self._written.is_set() else quiet + 1
+            self._written.clear()
+            pages = self._move(raw)
+            if (self._is_all_moved() or pages * _PAGE > _LONG) and not quiet and time.monotonic() >= not_before:
                 not_before = time.monotonic() + (0 if self._begin_anew(raw) else _AFTER_FAILURE)
-        _checkpoint(raw, "TRUNCATE")
+        while not self._written.is_set() and not self._cut(raw):
+            if self._ending.wait(_AFTER_FAILURE):
+                return
+
+    def _move(self, raw: sqlite3.Connection) -> int:
+        """Move what nobody needs in the log any more; returns how many pages the log has."""
+        if self._is_all_moved():
+            return 0
+        done = _checkpoint(raw, "PASSIVE")
+        self._note(done)
+        return 0 if done is None else done[0]
+
+    def _cut(self, raw: sqlite3.Connection) -> bool:
+        """Cut the log to nothing; whether no reader prevented it."""
+        with self._excluding_commits():
+            done = _checkpoint(raw, "TRUNCATE")
+            self._note(done)
+        return done is not None
 
     def _begin_anew(self, raw: sqlite3.Connection) -> bool:
         """Write to the log's beginning again; whether no reader prevented it.
 
         The first who does waits for the disk: better this thread than the event loop.
         """
-        self._excluding_since = time.monotonic()
-        try:
-            if _checkpoint(raw, "RESTART") is None:
+        with self._excluding_commits():
+            done = _checkpoint(raw, "RESTART")
+            self._note(done)
+            if done is None:
                 return False
             with contextlib.suppress(sqlite3.Error):
                 raw.execute("UPDATE recovery SET clean = 0")
+                self._moved_at = None
             return True
+
+    def _note(self, done: tuple[int, int] | None) -> None:
+        if done is not None:
+            self._moved_at = self._commits if done[0] == done[1] else None
+
+    def _is_all_moved(self) -> bool:
+        """Whether all of the log may be moved. The second commit since then has come after it, for sure."""
+        return self._moved_at is not None and self._commits - self._moved_at < 2
+
+    @contextlib.contextmanager
+    def _excluding_commits(self) -> Iterator[None]:
+        self._excluding_since = time.monotonic()
+        try:
+            yield
         finally:
             self._excluding_since = None
 

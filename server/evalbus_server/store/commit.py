@@ -98,6 +98,7 @@ def _write(
         _insert(raw, "result", result_rows)
         after = _tell(raw, after, results, now, era)
     raw.execute("COMMIT")
+    connection.note_commit()
     sequence = after.sequence if results else None
     return Committed(after.outputs, sequence, after.counts), after
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -31,6 +31,8 @@ class Connection:
         """Wrap a connection of the driver."""
         self.path = path
         self.raw = raw
+        self.note_commit: Callable[[], None] = lambda: None
+        """Called after each commit."""
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query: the cursor is at its end, so no read transaction stays open."""
@@ -72,6 +74,7 @@ class Connection:
             try:
                 yield
                 self.execute("COMMIT")
+                self.note_commit()
             except BaseException:
                 self.roll_back()
                 raise

@@ -67,7 +67,8 @@ class Store(Reader):
         self._closed = False
         self._next_commit = 0.0
         self._checkpointer = Checkpointer(path)
-        self._checkpointer.note_commit()
+        self._connection.note_commit = self._checkpointer.note_commit
+        self._checkpointer.note_commit()  # What was written before, and by those before.
 
     def close(self) -> None:
         """Close the database in order, and let go of it; a second time does nothing."""
@@ -132,9 +133,7 @@ class Store(Reader):
             NotFound: DATASET_NOT_FOUND.
             Conflict: REQUEST_ID_REUSED: the request made a run of another experiment.
         """
-        created = runs.create(self._connection, run, now=self._clock(), era=self._era)
-        self._written()
-        return created
+        return runs.create(self._connection, run, now=self._clock(), era=self._era)
 
     def change_state(self, run_id: str, state: RunState, *, reason: str = "", verdict: Verdict | None = None) -> Run:
         """Change the state of a run, with an event.
@@ -179,7 +178,6 @@ class Store(Reader):
             self._connection.execute(
                 "UPDATE progress SET protocol_faults = protocol_faults + ? WHERE run = ?", (n, run)
             )
-        self._written()
 
     def commit(self, run_id: str, changes: Changes) -> Committed:
         """Store what happened to trials of a run, all or nothing, with one event about the results.
@@ -201,7 +199,6 @@ class Store(Reader):
             del self._standings[run_id]  # Nobody knows how far a failed commit came: it is read again.
             raise
         self._standings[run_id] = after
-        self._checkpointer.note_commit()
         ended = time.monotonic()
         self._next_commit = ended + min(_LONGEST_PAUSE, 4 * (ended - begun))
         return committed
@@ -230,7 +227,6 @@ class Store(Reader):
             self._standings.pop(run_id, None)
         else:
             self._standings[run_id] = after
-        self._written()
         self.check()
         return self.run(run_id)
 
@@ -240,12 +236,8 @@ class Store(Reader):
             found = self._standings[run_id] = runs.standing(self._connection, self._numbers(run_id)[0])
         return found
 
-    def _written(self) -> None:
-        self._checkpointer.note_commit()
-
     def _end_upload(self, name: str) -> None:
         self._uploads.discard(name)
-        self._written()
 
     def _begin_era(self) -> int:
         with self._connection.transaction(durable=True):
