@@ -17,6 +17,8 @@ APPLICATION = 0x65766C62
 VERSION = 1
 """How many migrations there are; stands in the header too."""
 
+_OLDEST = (3, 37)  # STRICT tables.
+
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
@@ -94,7 +96,13 @@ class Connection:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path where no database can be, with words that SQLite does not have."""
+    """Refuse a path where no database can be, and an SQLite that cannot make ours, in words that it does not have."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        needed = ".".join(map(str, _OLDEST))
+        raise StoreTrouble(
+            Reason.DATABASE_INVALID,
+            f"this Python has SQLite {sqlite3.sqlite_version}: {needed} or a newer one is needed",
+        )
     if not path.parent.is_dir():
         raise StoreTrouble(Reason.DATABASE_INVALID, f"there is no folder {path.parent} for the database")
     if path.is_dir():

@@ -135,6 +135,14 @@ def test_a_folder_that_is_missing_is_named(open, tmp_path: Path) -> None:
     assert str(tmp_path / "missing") in str(trouble)
 
 
+@pytest.mark.parametrize("open", [open_store, open_reader])
+def test_an_sqlite_that_is_too_old_is_named(open, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(path).close()
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
+
+    assert "3.37 or a newer one is needed" in str(refused(open, path))
+
+
 def test_reading_makes_no_database(path: Path) -> None:
     assert refused(open_reader, path).reason is Reason.DATABASE_INVALID
     assert not path.exists()
