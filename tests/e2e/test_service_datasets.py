@@ -85,7 +85,7 @@ async def test_an_item_comes_back_as_it_went_in(served: Served) -> None:
     ]
     await served.client.upload_dataset("d", given)
 
-    assert [item for _, item in served.parts.store.items("d", 1, limit=10)] == given
+    assert [stored.item for stored in served.parts.store.items("d", 1, limit=10)] == given
 
 
 # --- all or nothing ---------------------------------------------------------------------------------------------

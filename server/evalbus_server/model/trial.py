@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from evalbus import Failure, Item, Output, Score, Usage
 from evalbus_server.model.run import Outcome
@@ -13,6 +14,8 @@ POSITIONS = 1 << EPOCH_BITS
 """More positions than this no dataset has."""
 POSITION_MASK = POSITIONS - 1
 """The bits of a trial id that are the position."""
+_ROW = 64
+"""About so many bytes an item takes beside its content."""
 EPOCHS = 10_000
 """More epochs than this no run has, so every trial id is below 2^53."""
 
@@ -32,50 +35,92 @@ def epoch_of(trial_id: int) -> int:
     return (trial_id >> EPOCH_BITS) + 1
 
 
+class StoredItem:
+    """An item of a dataset version and its position there; the value is made when somebody looks at it.
+
+    Most items of a run only pass through, from the store's columns to a plugin's message.
+    """
+
+    __slots__ = ("_columns", "_item", "_read", "position")
+
+    def __init__(self, position: int, columns: tuple[Any, ...], read: Callable[[tuple[Any, ...]], Item]) -> None:
+        """*columns* are id, input, its type, expected, its type, metadata, detail; *read* makes the value of them."""
+        self.position = position
+        self._columns = columns
+        self._read = read
+        self._item: Item | None = None
+
+    @property
+    def id(self) -> str:
+        """The item's id."""
+        identity: str = self._columns[0]
+        return identity
+
+    @property
+    def item(self) -> Item:
+        """The item."""
+        if self._item is None:
+            self._item = self._read(self._columns)
+        return self._item
+
+    @property
+    def texts(self) -> tuple[str, str, str | None, str | None] | None:
+        """Id, input, expected and metadata if the item has nothing else and both are plain texts; None for others."""
+        identity, asked, asked_type, expected, expected_type, metadata, detail = self._columns
+        if asked_type is None and expected_type is None and detail is None:
+            return identity, asked, expected, metadata
+        return None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        _, asked, _, expected, _, metadata, detail = self._columns
+        return _ROW + len(asked) + len(expected or "") + len(metadata or "") + len(detail or "")
+
+
 class OpenTrial:
     """A trial that has no result yet. Mutable: the stations of the line fill it in.
 
-    It is a class with slots and not a frozen value, since hundreds of thousands are made a minute.
+    What most trials never change stands in the class, since hundreds of thousands are made a minute.
     """
 
-    __slots__ = (
-        "attempts",
-        "encoded_item",
-        "encoded_task",
-        "holding",
-        "item",
-        "output",
-        "scores",
-        "trial_id",
-        "usage",
-        "waiting",
-    )
+    output: Output | None = None
+    waiting = 0
+    """Bit i is set while scorer i has not answered."""
+    holding = 0
+    """Bit i is set while scorer i has been asked and has not answered."""
+    encoded_item: bytes | None = None
+    """How plugins are sent the item: made once, by the codec."""
+    encoded_task: bytes | None = None
+    """How scorers are sent item and output: made once, by the codec."""
+    attempts = 0
+    """Attempts at the target so far."""
+    usage: Usage | None = None
+    """Consumed so far, by all attempts at target and scorers."""
 
-    def __init__(self, trial_id: int, item: Item, output: Output | None = None) -> None:
+    def __init__(self, trial_id: int, item: Item | StoredItem, output: Output | None = None) -> None:
         """A trial as it leaves the plan, or with its stored *output*."""
         self.trial_id = trial_id
-        self.item = item
-        self.output = output
+        self.stored = item
+        """The item, as a value or as the store has read it."""
+        if output is not None:
+            self.output = output
         self.scores: dict[int, Score] = {}
         """By position in the run's score keys; those that are known."""
-        self.waiting = 0
-        """Bit i is set while scorer i has not answered."""
-        self.holding = 0
-        """Bit i is set while scorer i has been asked and has not answered."""
-        self.encoded_item: bytes | None = None
-        """How plugins are sent the item, and (`encoded_task`) scorers item and output: made once, by the codec."""
-        self.encoded_task: bytes | None = None
-        self.attempts = 0
-        """Attempts at the target so far."""
-        self.usage: Usage | None = None
-        """Consumed so far, by all attempts at target and scorers."""
 
+    @property
+    def item(self) -> Item:
+        """The item."""
+        return self.stored.item if isinstance(self.stored, StoredItem) else self.stored
 
-class StoredItem(NamedTuple):
-    """An item of a dataset version and its position there."""
-
-    position: int
-    item: Item
+    @property
+    def size(self) -> int:
+        """About how many bytes its item takes."""
+        stored = self.stored
+        if isinstance(stored, StoredItem):
+            return stored.size
+        expected = 0 if stored.expected is None else len(stored.expected.body)
+        return _ROW + len(stored.input.body) + expected + len(stored.metadata_json)
 
 
 class OutputRecord(NamedTuple):

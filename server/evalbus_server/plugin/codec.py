@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc.aio
 
-from evalbus import ContractBroken, Failure, FailureCategory, FailureOrigin, Output, TrialLimits, Value, wire
+from evalbus import (
+    ContractBroken,
+    Failure,
+    FailureCategory,
+    FailureOrigin,
+    Output,
+    Score,
+    TrialLimits,
+    Usage,
+    Value,
+    wire,
+)
 from evalbus._plugin import Open
-from evalbus.v1 import plugin_pb2, scorer_pb2, scorer_pb2_grpc, target_pb2, target_pb2_grpc, value_pb2
-from evalbus_server.model.trial import EPOCH_BITS, POSITION_MASK, OpenTrial, epoch_of
+from evalbus._results import one_line, upper_snake
+from evalbus.v1 import failure_pb2, plugin_pb2, scorer_pb2, target_pb2, value_pb2
+from evalbus_server.model.trial import EPOCH_BITS, POSITION_MASK, OpenTrial, StoredItem, epoch_of
 from evalbus_server.plugin.framing import submessage, tag, varint
-from evalbus_server.plugin.port import Answered, Flight, PushBack, Received
+from evalbus_server.plugin.port import Answered, ConversationLost, Flight, PushBack, Received
+from evalbus_server.plugin.salvage import Lost, Unreadable, readable, salvage
 
 LARGEST_OUTPUT = 2 * 1024 * 1024
+LONGEST_MESSAGE = 4096
+"""Bytes of a failure's message."""
+LARGEST_COUNT = 1 << 48
+"""More tokens, or millionths of a currency's unit, no answer consumes; sums of tens of thousands fit into 63 bits."""
+
+_REASON = re.compile("[A-Z][A-Z0-9_]{0,63}")
 
 
 # Field tags of the requests, by the names that target.proto, scorer.proto and item.proto give them.
@@ -23,6 +43,11 @@ _RECORD = tag(1, delimited=True)
 _TRIAL_ID = tag(1, delimited=False)
 _ATTEMPT = tag(2, delimited=False)
 _ITEM = tag(3, delimited=True)
+_ITEM_ID = tag(1, delimited=True)
+_ITEM_INPUT = tag(2, delimited=True)
+_ITEM_EXPECTED = tag(3, delimited=True)
+_ITEM_METADATA = tag(4, delimited=True)
+_VALUE_TEXT = tag(1, delimited=True)
 _TRIAL_EPOCH = tag(4, delimited=False)
 _TRIAL_INDEX = tag(5, delimited=False)
 _TRIAL_TOTAL = tag(6, delimited=False)
@@ -60,7 +85,11 @@ class Codec(Protocol):
         ...
 
     def read(self, response: Any) -> Received:
-        """What a response after the first one holds. A record that breaks the contract becomes its failure."""
+        """What a response after the first one holds. A record that breaks the contract becomes its failure.
+
+        Raises:
+            ConversationLost: it is no response.
+        """
         ...
 
 
@@ -81,14 +110,14 @@ class TargetCodec:
 
     def describe(self, channel: grpc.aio.Channel) -> Any:
         """Target.Describe."""
-        return target_pb2_grpc.TargetStub(channel).Describe
+        return _describe(channel, "/evalbus.v1.Target/Describe")
 
     def converse(self, channel: grpc.aio.Channel) -> Any:
         """Target.Answer."""
         return channel.stream_stream(
             "/evalbus.v1.Target/Answer",
             request_serializer=_as_it_is,
-            response_deserializer=target_pb2.AnswerResponse.FromString,
+            response_deserializer=readable(target_pb2.AnswerResponse),
         )
 
     def opening(self, opening: Open) -> bytes:
@@ -127,24 +156,28 @@ class TargetCodec:
         """A request with `cancel`."""
         return target_pb2.AnswerRequest(cancel=_cancel(attempts)).SerializeToString()
 
-    def read(self, response: target_pb2.AnswerResponse) -> Received:
+    def read(self, response: target_pb2.AnswerResponse | Unreadable) -> Received:
         """Answers, news or push-back."""
-        which = response.WhichOneof("message")
-        if which != "answers":
-            return _other(response, which)
-        answers = []
-        large = response.ByteSize() > LARGEST_OUTPUT
+        found = _answers(response, target_pb2.Answer)
+        if isinstance(found, Received):
+            return found
+        answers, large = found
+        received: list[Answered] = []
         from_proto = wire.answer_result_from_proto
-        for answer in response.answers.answers:
+        for answer in answers:
+            usage: Usage | None = None
             try:
-                if large and answer.ByteSize() > LARGEST_OUTPUT:
-                    raise _too_large(answer.ByteSize())
+                if large:
+                    _refuse(answer)
                 result: Output | Failure = from_proto(answer)
-                usage = wire.usage_from_proto(answer.usage) if answer.HasField("usage") else None
+                if type(result) is not Output or result.usage is not None:
+                    result = _checked_output(answer, result)
+                if answer.HasField("usage"):
+                    usage = _checked(wire.usage_from_proto(answer.usage))
             except ContractBroken as broken:
                 result, usage = _broken(broken, self.origin), None
-            answers.append(Answered(answer.trial_id, answer.attempt, result, usage))
-        return Received(answers)
+            received.append((answer.trial_id, answer.attempt, result, usage))
+        return Received(received)
 
 
 class ScorerCodec:
@@ -154,14 +187,14 @@ class ScorerCodec:
 
     def describe(self, channel: grpc.aio.Channel) -> Any:
         """Scorer.Describe."""
-        return scorer_pb2_grpc.ScorerStub(channel).Describe
+        return _describe(channel, "/evalbus.v1.Scorer/Describe")
 
     def converse(self, channel: grpc.aio.Channel) -> Any:
         """Scorer.Score."""
         return channel.stream_stream(
             "/evalbus.v1.Scorer/Score",
             request_serializer=_as_it_is,
-            response_deserializer=scorer_pb2.ScoreResponse.FromString,
+            response_deserializer=readable(scorer_pb2.ScoreResponse),
         )
 
     def opening(self, opening: Open) -> bytes:
@@ -195,24 +228,33 @@ class ScorerCodec:
         """A request with `cancel`."""
         return scorer_pb2.ScoreRequest(cancel=_cancel(attempts)).SerializeToString()
 
-    def read(self, response: scorer_pb2.ScoreResponse) -> Received:
+    def read(self, response: scorer_pb2.ScoreResponse | Unreadable) -> Received:
         """Answers, news or push-back."""
-        which = response.WhichOneof("message")
-        if which != "answers":
-            return _other(response, which)
-        answers = []
-        large = response.ByteSize() > LARGEST_OUTPUT
+        found = _answers(response, scorer_pb2.ScoreAnswer)
+        if isinstance(found, Received):
+            return found
+        answers, large = found
+        received: list[Answered] = []
         from_proto = wire.score_answer_result_from_proto
-        for answer in response.answers.answers:
+        for answer in answers:
+            usage: Usage | None = None
             try:
-                if large and answer.ByteSize() > LARGEST_OUTPUT:
-                    raise _too_large(answer.ByteSize())
+                if large:
+                    _refuse(answer)
                 result = from_proto(answer)
-                usage = wire.usage_from_proto(answer.usage) if answer.HasField("usage") else None
+                if type(result) is not tuple:
+                    result = _checked_scores(answer, result)
+                else:
+                    for score in result:
+                        if score.usage is not None or score.failure is not None:
+                            result = _checked_scores(answer, result)
+                            break
+                if answer.HasField("usage"):
+                    usage = _checked(wire.usage_from_proto(answer.usage))
             except ContractBroken as broken:
                 result, usage = _broken(broken, self.origin), None
-            answers.append(Answered(answer.trial_id, answer.attempt, result, usage))
-        return Received(answers)
+            received.append((answer.trial_id, answer.attempt, result, usage))
+        return Received(received)
 
 
 class _Remaining:
@@ -236,9 +278,32 @@ def _as_it_is(request: bytes) -> bytes:
     return request
 
 
+def _describe(channel: grpc.aio.Channel, method: str) -> Any:
+    return channel.unary_unary(
+        method,
+        request_serializer=plugin_pb2.DescribeRequest.SerializeToString,
+        response_deserializer=readable(plugin_pb2.DescribeResponse),
+    )
+
+
 def _encoded_item(trial: OpenTrial) -> bytes:
     """The item as a field; it has one number in a trial and in a score task."""
+    stored = trial.stored
+    texts = stored.texts if isinstance(stored, StoredItem) else None
+    if texts is not None:  # as most items are: straight from the store's columns
+        identity, asked, expected, metadata = texts
+        encoded = submessage(_ITEM_ID, identity.encode()) + submessage(_ITEM_INPUT, _encoded_text(asked))
+        if expected is not None:
+            encoded += submessage(_ITEM_EXPECTED, _encoded_text(expected))
+        if metadata is not None:
+            encoded += submessage(_ITEM_METADATA, metadata.encode())
+        return submessage(_ITEM, encoded)
     return submessage(_ITEM, wire.item_to_proto(trial.item).SerializeToString())
+
+
+def _encoded_text(text: str) -> bytes:
+    """A plain text as a value."""
+    return submessage(_VALUE_TEXT, text.encode())
 
 
 def _encoded_task(trial: OpenTrial) -> bytes:
@@ -262,6 +327,70 @@ def _cancel(attempts: Sequence[tuple[int, int]]) -> plugin_pb2.Cancel:
     )
 
 
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _answers(response: Any, record: Any) -> Received | tuple[Iterable[Any], bool]:
+    """The answers in a response, messages of the class *record*, and whether one of them may be refused as it is.
+
+    Received, if it holds something else.
+    """
+    if isinstance(response, Unreadable):
+        saved = salvage(response, record)
+        if saved is None:
+            raise ConversationLost(f"it sent what is no message of the contract: {response.why}")
+        return saved, True
+    which = response.WhichOneof("message")
+    if which != "answers":
+        return _other(response, which)
+    return response.answers.answers, response.ByteSize() > LARGEST_OUTPUT
+
+
+def _refuse(answer: Any) -> None:
+    """Refuse an answer that cannot be read or is over the limit."""
+    if isinstance(answer, Lost):
+        raise _Unread(answer)
+    if answer.ByteSize() > LARGEST_OUTPUT:
+        raise _TooLarge(f"the answer has {answer.ByteSize()} bytes; the limit is {LARGEST_OUTPUT}")
+
+
+def _checked_output(answer: target_pb2.Answer, result: Output | Failure) -> Output | Failure:
+    if isinstance(result, Failure):
+        _tidy(answer.failure)
+        return wire.failure_from_proto(answer.failure)
+    if result.usage is not None:
+        _checked(result.usage)
+    return result
+
+
+def _checked_scores(answer: scorer_pb2.ScoreAnswer, result: tuple[Score, ...] | Failure) -> tuple[Score, ...] | Failure:
+    if isinstance(result, Failure):
+        _tidy(answer.failure)
+        return wire.failure_from_proto(answer.failure)
+    for score in result:
+        if score.usage is not None:
+            _checked(score.usage)
+    for message in answer.scores:
+        if message.HasField("failure"):
+            _tidy(message.failure)
+    return wire.score_answer_result_from_proto(answer)
+
+
+def _tidy(failure: failure_pb2.Failure) -> None:
+    """Make a failure what the contract promises of it: one line of at most 4 KiB, and a constant as reason."""
+    failure.message = one_line(failure.message, LONGEST_MESSAGE)
+    if failure.reason and not _REASON.fullmatch(failure.reason):
+        failure.reason = upper_snake(failure.reason)
+
+
+def _checked(usage: Usage) -> Usage:
+    cost = 0 if usage.cost is None else abs(usage.cost.micros)
+    most = max(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.calls, cost)
+    if most > LARGEST_COUNT:
+        raise ContractBroken(f"usage: {most} is more than anything consumes")
+    return usage
+
+
 def _other(response: Any, which: str | None) -> Received:
     """A response that holds no answers."""
     if which == "progress":
@@ -281,13 +410,24 @@ def _other(response: Any, which: str | None) -> Received:
 
 
 def _broken(broken: ContractBroken, origin: FailureOrigin) -> Failure:
-    reason = "MESSAGE_TOO_LARGE" if isinstance(broken, _TooLarge) else "CONTRACT_BROKEN"
+    reason = broken.reason if isinstance(broken, _Refused) else "CONTRACT_BROKEN"
     return Failure(FailureCategory.INVALID, str(broken), reason, origin, retryable=False)
 
 
-class _TooLarge(ContractBroken):
-    """An answer is over the limit."""
+class _Refused(ContractBroken):
+    """An answer is refused before it is looked into."""
+
+    reason = "CONTRACT_BROKEN"
 
 
-def _too_large(size: int) -> _TooLarge:
-    return _TooLarge(f"the answer has {size} bytes; the limit is {LARGEST_OUTPUT}")
+class _TooLarge(_Refused):
+    reason = "MESSAGE_TOO_LARGE"
+
+
+class _Unread(_Refused):
+    def __init__(self, lost: Lost) -> None:
+        if lost.not_unicode:
+            self.reason = "NOT_UNICODE"
+            super().__init__("a text in the answer is not valid Unicode: its bytes are not UTF-8")
+        else:
+            super().__init__(f"the answer is no message of the contract: {lost.why}")

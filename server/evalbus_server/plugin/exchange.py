@@ -29,6 +29,7 @@ from evalbus_server.plugin.port import (
     Flight,
     Plugin,
     PushBack,
+    Result,
 )
 
 RECORDS_A_MESSAGE = 256
@@ -37,6 +38,9 @@ LONGEST_RETRY_AFTER = 300.0
 RECOVERIES_WITHOUT_PROGRESS = 5
 RECOVERIES = 1000
 LOSSES_BEFORE_SUSPICION = 2
+KILLERS_IN_A_ROW = 20
+"""So many trials that each break the plugin alone, with no answer between them: then it is not the trials."""
+LONGEST_PAUSE = 5.0
 GRACE_AT_END = 5.0
 """Seconds that unanswered, given-up trials get before their stream is broken off."""
 
@@ -97,6 +101,7 @@ class Exchange:
         self._progressed = True
         self._recoveries = 0
         self._fruitless = 0
+        self._killers = 0
         self._stuck_since: float | None = None
         self._conversation: Conversation | None = None
         self._silence = float("inf") if rules.silence is None else rules.silence
@@ -189,8 +194,9 @@ class Exchange:
                     return
                 self._recover(lost, await self._plugin.last_words())
                 await self._plugin.restart()
-                if self._fruitless > 1:
-                    await asyncio.sleep(min(0.1 * 2**self._fruitless, 5.0))
+                in_a_row = max(self._fruitless, self._killers)
+                if in_a_row > 1:
+                    await asyncio.sleep(min(0.1 * 2**in_a_row, LONGEST_PAUSE))
         finally:
             self._disarm()
 
@@ -325,43 +331,41 @@ class Exchange:
         now = self._loop.time()
         final: list[Flight] = []
         flying, running = self._flying, self._running
-        for answer in answers:
-            trial_id = answer.trial_id
+        for trial_id, attempt, result, usage in answers:
             flight = flying.get(trial_id)
             place = flying
             if flight is None and running:
                 flight = running.get(trial_id)
                 place = running
-            if flight is None or flight.attempt != answer.attempt:
-                self._stray(answer)
+            if flight is None or flight.attempt != attempt:
+                self._stray((trial_id, attempt), result)
                 continue
             del place[trial_id]
-            result = answer.result
             flight.latency = now - flight.sent
             if isinstance(result, Failure):
-                if self._failed(flight, result, answer.usage, now):
+                if self._failed(flight, result, usage, now):
                     final.append(flight)
             else:
                 flight.result = result
                 final.append(flight)
         self._progressed = True
+        self._killers = 0
         self._bell.set()
         if final:
             self._done(final)
 
-    def _stray(self, answer: Answered) -> None:
+    def _stray(self, key: tuple[int, int], result: Result) -> None:
         """An answer that nobody waits for: it frees the credit of a flight that was given up, else it is a fault."""
-        key = (answer.trial_id, answer.attempt)
         if key in self._zombies:
             self._zombies.discard(key)
             if not (self._cancelled or self._ended):
                 self._stuck_since = None
-            if isinstance(answer.result, Failure):
+            if isinstance(result, Failure):
                 return
         self.faults += 1
-        _log.warning(
-            "stray answer dropped", plugin=self._plugin.info.name, trial=answer.trial_id, attempt=answer.attempt
-        )
+        if str(self.faults).strip("0") == "1":  # 1, 10, 100: who floods the server does not flood its log
+            name = self._plugin.info.name
+            _log.warning("stray answer dropped", plugin=name, trial=key[0], attempt=key[1], so_far=self.faults)
 
     def _failed(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> bool:
         """Note a failed attempt; whether it was the last one."""
@@ -599,8 +603,13 @@ class Exchange:
             self._suspects.clear()
         if final:
             self._fruitless = 0
+            self._killers += 1
             self._done(final)
-        elif self._fruitless > RECOVERIES_WITHOUT_PROGRESS or self._recoveries > RECOVERIES:
+        if (
+            self._fruitless > RECOVERIES_WITHOUT_PROGRESS
+            or self._killers > KILLERS_IN_A_ROW
+            or self._recoveries > RECOVERIES
+        ):
             raise Unreachable(
                 Reason.PLUGIN_UNREACHABLE,
                 f"plugin {self._plugin.info.name!r} broke {self._recoveries} times: {lost.message}{words}",

@@ -1,4 +1,4 @@
-"""The few pieces of the protobuf wire format that requests on the hot path are put together from.
+"""The few pieces of the protobuf wire format that requests on the hot path are put together from, and taken apart by.
 
 A trial's item goes to the target and to every scorer, its output to every scorer. Building a message for each costs
 three times as much as encoding the parts once and laying the encoded parts into each request, which is what a
@@ -7,6 +7,8 @@ result against the generated classes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 _BITS = 14
 _MASK = (1 << _BITS) - 1
@@ -42,3 +44,43 @@ def tag(field: int, *, delimited: bool) -> bytes:
 def submessage(tag_: bytes, encoded: bytes) -> bytes:
     """A submessage as a field."""
     return tag_ + varint(len(encoded)) + encoded
+
+
+def fields(encoded: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of an encoded message, one after the other: number and value, which is bytes where it has a length.
+
+    Raises:
+        ValueError: it is no message.
+    """
+    place = 0
+    while place < len(encoded):
+        key, place = _varint_at(encoded, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint_at(encoded, place)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            length, place = _varint_at(encoded, place)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"there is no field of kind {kind}")
+        if place + length > len(encoded):
+            raise ValueError("a field ends behind its message")
+        yield key >> 3, encoded[place : place + length]
+        place += length
+
+
+def _varint_at(encoded: bytes, place: int) -> tuple[int, int]:
+    """The number that begins at *place*, and the place behind it."""
+    number = 0
+    for shift in range(0, 70, 7):
+        if place >= len(encoded):
+            raise ValueError("a number ends behind its message")
+        byte = encoded[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+    raise ValueError("a number of more than ten bytes")

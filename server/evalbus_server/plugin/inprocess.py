@@ -75,9 +75,7 @@ class InProcessPlugin:
 
     def answered(self, answers: list[Any]) -> list[Answered]:
         """Answers of the function, as the exchange takes them."""
-        return [
-            Answered(answer.trial_id, answer.attempt, answer.result, answer.usage) for answer in self._arrived(answers)
-        ]
+        return [(answer.trial_id, answer.attempt, answer.result, answer.usage) for answer in self._arrived(answers)]
 
     async def restart(self) -> None:
         """Nothing to start again."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from evalbus import Failure, Item, Output, PluginInfo, Score, Usage, Value
+from evalbus import Failure, Output, PluginInfo, Score, Usage, Value
 from evalbus._plugin import Open, Ready, TrialProgress
 from evalbus_server.model.trial import OpenTrial
 
@@ -36,7 +36,7 @@ class Flight:
     losses = 0
     """Streams that broke while it was in flight."""
     failures: list[FailedAttempt] | None = None
-    result: Output | tuple[Score, ...] | Failure | None = None
+    result: Result | None = None
     latency = 0.0
     """Seconds from sending to answer, of the last attempt."""
     usage: Usage | None = None
@@ -58,13 +58,14 @@ class FailedAttempt(NamedTuple):
     duration: float
 
 
-class Answered(NamedTuple):
-    """One answer of a plugin, decoded and checked by itself."""
+Result: TypeAlias = Output | tuple[Score, ...] | Failure
+"""What a plugin made of one attempt."""
 
-    trial_id: int
-    attempt: int
-    result: Output | tuple[Score, ...] | Failure
-    usage: Usage | None
+Answered: TypeAlias = tuple[int, int, Result, Usage | None]
+"""One answer of a plugin, decoded and checked by itself: trial id, attempt, result, what a failed one consumed.
+
+A plain tuple: three are made for every trial.
+"""
 
 
 class PushBack(NamedTuple):
@@ -165,17 +166,3 @@ class ConversationLost(Exception):
     hopeless: bool = False
     """It would break again: the plugin does not do this service, or lets nobody in."""
     status: str = field(default="")
-
-
-def size_of(value: Value | None) -> int:
-    """About how many bytes a value takes."""
-    return 0 if value is None else len(value.body)
-
-
-def size_of_item(item: Item) -> int:
-    """About how many bytes an item takes."""
-    return 64 + size_of(item.input) + size_of(item.expected) + len(item.metadata_json)
-
-
-def nothing(*_: Any) -> None:
-    """Do nothing: the default of callbacks."""

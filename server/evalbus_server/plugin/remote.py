@@ -19,6 +19,7 @@ from evalbus_server.model.experiment import Tls
 from evalbus_server.plugin.channel import authorisation, open_channel
 from evalbus_server.plugin.codec import Codec
 from evalbus_server.plugin.port import ConversationLost, Flight, Received
+from evalbus_server.plugin.salvage import Unreadable
 
 BYTES_A_MESSAGE = 1024 * 1024
 OPEN_LIMIT = 60.0
@@ -27,6 +28,7 @@ _HOPELESS = frozenset(
     {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 )
 _SIZES = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
+_LONG_STATUS = re.compile(r"metadata size exceeds.*?(\d+) vs\. (\d+)")
 
 
 class Place(Protocol):
@@ -126,6 +128,8 @@ class RemotePlugin:
             for waiting in (answer, death):
                 waiting.cancel()
             await asyncio.gather(answer, death, return_exceptions=True)
+        if isinstance(response, Unreadable):
+            raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself unreadably: {response.why}")
         try:
             return [wire.plugin_info_from_proto(message) for message in response.plugins]
         except ContractBroken as broken:
@@ -135,7 +139,7 @@ class RemotePlugin:
         return f"plugin {self._name!r}" if self._name else "the plugin"
 
     async def _unreachable(self, address: str, error: grpc.aio.AioRpcError) -> ServerError:
-        code, details = error.code(), one_line(error.details() or "")
+        code, details = error.code(), details_of(error)
         words = await self._place.last_words()
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             said = f"did not answer Describe within {self._place.limit:g} s"
@@ -231,6 +235,8 @@ class GrpcConversation:
         """Send `open` alone and wait for the answer, since a status is lost when a stream ends under a writer."""
         await self._write(self._codec.opening(opening))
         response = await self._read()
+        if isinstance(response, Unreadable):
+            raise Unfit(Reason.PLUGIN_BROKEN, f"plugin {name!r} answered `open` unreadably: {response.why}")
         which = None if response is None else response.WhichOneof("message")
         if which == "ready":
             assert response is not None
@@ -241,10 +247,10 @@ class GrpcConversation:
         elif which == "refused":
             assert response is not None
             failure = wire.failure_from_proto(response.refused.failure)
-            message = f"plugin {name!r} refused: {failure.message}"
+            message = f"plugin {name!r} refused: {one_line(failure.message) or 'it does not say why'}"
             if failure.reason == Reason.SETTINGS_INVALID:
                 raise Invalid(Reason.SETTINGS_INVALID, message, field=failure.field)
-            raise Unfit(Reason.PLUGIN_REFUSED, f"{message} ({failure.reason})", field=failure.field)
+            raise Unfit(Reason.PLUGIN_REFUSED, f"{message} ({one_line(failure.reason, 64)})", field=failure.field)
         else:
             said = "ended the stream" if response is None else f"answered {which or 'nothing known'}"
             raise Unfit(Reason.PLUGIN_BROKEN, f"plugin {name!r} {said} where `ready` or `refused` was due")
@@ -284,7 +290,7 @@ class GrpcConversation:
         except asyncio.InvalidStateError:
             raise ConversationLost("the stream had ended") from None  # the reader knows why
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error) from None
+            raise _lost(error.code(), error.details() or "") from None
         except asyncio.CancelledError:
             self._raise_if_only_the_call_was_cancelled()
             raise
@@ -297,9 +303,9 @@ class GrpcConversation:
             code = await self._call.code()
             if code is grpc.StatusCode.OK:
                 return None
-            raise ConversationLost(f"{code.name}: {one_line(await self._call.details() or '')}", status=code.name)
+            raise _lost(code, await self._call.details() or "")
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error) from None
+            raise _lost(error.code(), error.details() or "") from None
         except asyncio.CancelledError:
             self._raise_if_only_the_call_was_cancelled()
             raise
@@ -310,10 +316,29 @@ class GrpcConversation:
         if task is None or not task.cancelling():
             raise ConversationLost("broken off" if self._abandoned else "the call was cancelled") from None
 
-    def _lost(self, error: grpc.aio.AioRpcError) -> ConversationLost:
-        code, details = error.code(), one_line(error.details() or "")
-        too_large = code is grpc.StatusCode.RESOURCE_EXHAUSTED and _SIZES.search(details) is not None
-        return ConversationLost(f"{code.name}: {details}", too_large, code in _HOPELESS, code.name)
+
+def _lost(code: grpc.StatusCode, details: str) -> ConversationLost:
+    """What a status says about a conversation.
+
+    A message that is too large, and an error text that is, would come again: they are the fault of one trial.
+    """
+    too_large = code is grpc.StatusCode.RESOURCE_EXHAUSTED and bool(
+        _SIZES.search(details) or _LONG_STATUS.search(details)
+    )
+    return ConversationLost(f"{code.name}: {_readable(details)}", too_large, code in _HOPELESS, code.name)
+
+
+def details_of(error: grpc.aio.AioRpcError) -> str:
+    """What a status says, on one line."""
+    return _readable(error.details() or "")
+
+
+def _readable(details: str) -> str:
+    """The details of a status on one line; gRPC puts a riddle in their place where they are too long for it."""
+    found = _LONG_STATUS.search(details)
+    if found:
+        return f"its error text has {found[1]} bytes, but gRPC carries {found[2]} at most, so the true status is lost"
+    return one_line(details)
 
 
 def one_line(text: str, limit: int = 2000) -> str:

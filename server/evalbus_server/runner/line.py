@@ -28,7 +28,7 @@ from evalbus_server.model.trial import (
     trial_id_of,
 )
 from evalbus_server.plugin.exchange import Exchange
-from evalbus_server.plugin.port import Flight, size_of_item
+from evalbus_server.plugin.port import Flight
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.scorer.panel import Panel
 
@@ -181,11 +181,11 @@ class Line:
         self._in_line += len(page)
         opened = self._open
         trials = []
-        for position, item in page:
-            trial = OpenTrial(trial_id_of(position, epoch), item)
+        for stored in page:
+            trial = OpenTrial(trial_id_of(stored.position, epoch), stored)
             opened[trial.trial_id] = trial
             trials.append(trial)
-            self._bytes += size_of_item(item)
+            self._bytes += stored.size
         if self._target is not None:
             self._target.offer([Flight(trial) for trial in trials])
         else:
@@ -270,13 +270,13 @@ class Line:
             trial = opened.pop(record.trial_id, None)
             if trial is not None:
                 left += 1
-                self._bytes -= size_of_item(trial.item)
+                self._bytes -= trial.size
                 stored.append(trial)
         for result in changes.results:
             trial = opened.pop(result.trial_id, None)
             if trial is not None:
                 left += 1
-                self._bytes -= size_of_item(trial.item)
+                self._bytes -= trial.size
         self._in_line -= left
         self.counts = committed.counts
         if left:
@@ -313,7 +313,7 @@ class Line:
     @property
     def broken(self) -> bool:
         """Whether the store gave up."""
-        return self._trouble.done()
+        return self._trouble.done() and not self._trouble.cancelled()  # cancelled: the line has ended in order
 
     def _stop_admitting(self) -> None:
         self._stopping.set()

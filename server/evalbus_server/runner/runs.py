@@ -197,9 +197,9 @@ class Runs:
         count = 0
         while page := self._store.items(dataset.name, dataset.version, after=after, limit=PAGE):
             after = page[-1].position
-            for position, item in page:
-                if selector.takes(item.id):
-                    count, last = count + 1, position
+            for stored in page:
+                if selector.takes(stored.id):
+                    count, last = count + 1, stored.position
             if selector.full:
                 break
             await asyncio.sleep(0)

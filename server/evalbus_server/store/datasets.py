@@ -95,7 +95,7 @@ def number(connection: Connection, name: str) -> int:
 def items(connection: Connection, dataset: int, version: int, *, after: int, limit: int) -> list[StoredItem]:
     """Items of a version in dataset order, those behind the position *after*."""
     page = connection.rows(PAGE_OF_ITEMS, {"dataset": dataset, "version": version, "after": after, "limit": limit})
-    return [StoredItem(row[0], rows.read_item(row[1:])) for row in page]
+    return [StoredItem(row[0], row[1:], rows.read_item) for row in page]
 
 
 def last_position(connection: Connection, dataset: int, version: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from evalbus import Usage
-from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem
+from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem, position_of
 from evalbus_server.store import rows
 from evalbus_server.store.datasets import AS_OF
 from evalbus_server.store.documents import dumps
@@ -73,7 +73,7 @@ def open_page(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> 
         ids = of.connection.rows(IDS_ALONE.format(which), {**place, "limit": _AT_ONCE})
         matched = [number for _, id, number in ids if matches(id)][:limit]
         page = of.connection.rows(ITEMS_BY_NUMBER, {"numbers": dumps(matched)}) if matched else []
-    found = [StoredItem(row[0], rows.read_item(row[1:])) for row in page]
+    found = [StoredItem(row[0], row[1:], rows.read_item) for row in page]
     return found, found[-1].position if len(found) == limit else last
 
 
@@ -107,7 +107,7 @@ def _open_trials(of: OfRun, ids: list[int]) -> dict[int, OpenTrial]:
     )
     for row in found:
         _, trial_id, attempts = row[:3]
-        item = rows.read_item(row[3 : 3 + rows.ITEM_WIDTH])
+        item = StoredItem(position_of(trial_id), row[3 : 3 + rows.ITEM_WIDTH], rows.read_item)
         output = rows.read_output(row[3 + rows.ITEM_WIDTH :])
         trial = OpenTrial(trial_id, item, output)
         trial.attempts = attempts

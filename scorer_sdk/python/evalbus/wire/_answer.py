@@ -134,7 +134,9 @@ def score_answer_result_from_proto(message: scorer_pb2.ScoreAnswer) -> tuple[Sco
         if message.scores:
             raise ContractBroken("an answer holds both scores and a failure")
         return failure_from_proto(message.failure)
-    scores = tuple([score_from_proto(score) for score in message.scores])
+    scores = message.scores
+    if len(scores) == 1:
+        return (score_from_proto(scores[0]),)
     if not scores:
         raise ContractBroken("an answer holds neither scores nor a failure")
-    return scores
+    return tuple([score_from_proto(score) for score in scores])

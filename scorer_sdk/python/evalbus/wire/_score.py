@@ -18,6 +18,8 @@ from evalbus.wire._value import (
     value_from_proto,
 )
 
+_BARE_SIZE = score_pb2.Score(status=score_pb2.SCORE_STATUS_SCORED, value=1.0).ByteSize()
+"""The size of a score that has a status and a value alone, as most have."""
 _STATUS = {int(status): status for status in ScoreStatus}
 _CATEGORIES = {int(category): category for category in FailureCategory}
 _ORIGINS = {int(origin): origin for origin in FailureOrigin}
@@ -106,6 +108,14 @@ def score_from_proto(message: score_pb2.Score) -> Score:
     """
     made = ScoreDraft()
     made.value = made.answer = made.failure = made.usage = None
+    if message.ByteSize() == _BARE_SIZE and message.status == ScoreStatus.SCORED and message.HasField("value"):
+        made.status = ScoreStatus.SCORED  # status and value take all the bytes: there is no other field to visit
+        made.value = message.value
+        made.name = made.label = made.explanation = made.metadata_json = ""
+        made.steps = made.trace_ids = ()
+        made.__class__ = Score
+        bare: Score = made
+        return bare
     made.name = made.label = made.explanation = made.metadata_json = ""
     made.steps = made.trace_ids = ()
     status: ScoreStatus | None = None

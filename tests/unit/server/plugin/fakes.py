@@ -11,7 +11,7 @@ from evalbus import Failure, FailureCategory, FailureOrigin, Item, Output, Plugi
 from evalbus._plugin import Open, Ready
 from evalbus_server.model.trial import OpenTrial, trial_id_of
 from evalbus_server.plugin.exchange import Exchange, Rules
-from evalbus_server.plugin.port import Answered, ConversationLost, Flight, Received
+from evalbus_server.plugin.port import ConversationLost, Flight, Received
 
 HANG = object()
 """A script's answer that never comes."""
@@ -94,7 +94,7 @@ class FakeConversation:
         if (position, attempt) not in self._held:
             return  # it was cancelled
         self._held.discard((position, attempt))
-        self.push(Received([Answered(position, attempt, answer, None)]))
+        self.push(Received([(position, attempt, answer, None)]))
         self._end_if_done()
 
     def _end_if_done(self) -> None:
@@ -106,7 +106,7 @@ class FakeConversation:
         for key in attempts:
             if key in self._held and self._plugin.script(key[0], -1) is not HANG:
                 self._held.discard(key)
-                self.push(Received([Answered(*key, Failure(FailureCategory.CANCELLED, "cancelled"), None)]))
+                self.push(Received([(*key, Failure(FailureCategory.CANCELLED, "cancelled"), None)]))
         self._end_if_done()
 
     async def end(self) -> None:

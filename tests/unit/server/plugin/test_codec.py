@@ -93,8 +93,8 @@ def test_an_answer_that_breaks_the_contract_is_its_own_failure():
 
     answers = TargetCodec().read(response).answers
 
-    assert answers[0].result == Output("fine")
-    assert [answer.result.reason for answer in answers[1:]] == ["CONTRACT_BROKEN"] * 2  # type: ignore[union-attr]
+    assert answers[0][2] == Output("fine")
+    assert [answer[2].reason for answer in answers[1:]] == ["CONTRACT_BROKEN"] * 2  # type: ignore[union-attr]
 
 
 def test_an_output_over_the_limit_is_an_error_with_size_and_limit():
@@ -105,6 +105,6 @@ def test_an_output_over_the_limit_is_an_error_with_size_and_limit():
 
     large, small = TargetCodec().read(response).answers
 
-    assert large.result.reason == "MESSAGE_TOO_LARGE"  # type: ignore[union-attr]
-    assert "50000" in large.result.message and str(LARGEST_OUTPUT) in large.result.message  # type: ignore[union-attr]
-    assert small.result == Output("y")
+    assert large[2].reason == "MESSAGE_TOO_LARGE"  # type: ignore[union-attr]
+    assert "50000" in large[2].message and str(LARGEST_OUTPUT) in large[2].message  # type: ignore[union-attr]
+    assert small[2] == Output("y")

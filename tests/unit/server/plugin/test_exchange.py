@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evalbus import Failure, FailureCategory, Output
 from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
-from evalbus_server.plugin.port import Answered, PushBack, Received
+from evalbus_server.plugin.port import PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
 
@@ -248,9 +248,7 @@ async def test_foreign_and_doubled_answers_are_faults_and_land_nowhere():
     await asyncio.sleep(0.01)
     wrong = Output("wrong")
     plugin.conversations[0].push(
-        Received(
-            [Answered(77, 1001, wrong, None), Answered(0, 9, wrong, None), Answered(1, 1001, Output("first"), None)]
-        )
+        Received([(77, 1001, wrong, None), (0, 9, wrong, None), (1, 1001, Output("first"), None)])
     )
 
     await run
