@@ -137,21 +137,27 @@ class Line:
             ExceptionGroup: with the ServerError that made going on impossible: a plugin lost for good, the store.
         """
         assert self._panel is not None and self._log is not None
-        async with asyncio.TaskGroup() as belt:
-            guard = belt.create_task(self._fail_on_trouble())
-            scorers = [belt.create_task(seat.exchange.run()) for seat in self._panel.seats]
-            target = None if self._target is None else belt.create_task(self._target.run())
-            await self._admit()
-            if self._target is not None and target is not None:
-                self._target.finish()
-                await target
-            await self._log.flush()
-            await self._panel.caught_up()
-            self._panel.finish()
-            if scorers:
-                await asyncio.wait(scorers)
-            guard.cancel()
-        await self._log.flush()
+        try:
+            async with asyncio.TaskGroup() as belt:
+                guard = belt.create_task(self._fail_on_trouble())
+                scorers = [belt.create_task(seat.exchange.run()) for seat in self._panel.seats]
+                target = None if self._target is None else belt.create_task(self._target.run())
+                await self._admit()
+                if self._target is not None and target is not None:
+                    self._target.finish()
+                    await target
+                await self._log.flush()
+                await self._panel.caught_up()
+                self._panel.finish()
+                if scorers:
+                    await asyncio.wait(scorers)
+                guard.cancel()
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            if not self.broken:
+                await self._log.flush()  # also when a plugin is lost for good: what it answered before then counts
 
     async def _fail_on_trouble(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

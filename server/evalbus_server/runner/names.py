@@ -71,7 +71,9 @@ def score_keys(
 def _traits(use: ScorerUse, info: PluginInfo) -> dict[str, Any]:
     """What can tell two uses of one plugin apart: its settings with their defaults, then the rest."""
     schema = json.loads(info.settings_schema) if info.settings_schema else {}
-    defaults = {name: part["default"] for name, part in schema.get("properties", {}).items() if "default" in part}
+    properties = schema.get("properties")
+    parts = properties.items() if isinstance(properties, dict) else ()
+    defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
     rest = {"threshold": use.threshold, "weight": use.weight, "map": dict(use.map), "sampling": use.sampling}
     return {**defaults, **use.settings, **{name: value for name, value in rest.items() if value not in (None, {})}}
 
