@@ -154,3 +154,19 @@ def environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """The environment of a user who has set nothing of ours."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("EVALBUS_")}
     return {**own, **(more or {})}
+
+
+@contextlib.contextmanager
+def serving(
+    desk: Desk, *words: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server, and where it listens."""
+    process = desk.start("serve", "--listen", "127.0.0.1:0", *words, env=env)
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        assert line.startswith("evalbus: serving at "), line + process.stderr.read()
+        yield process, line.split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=15)

@@ -1,30 +1,16 @@
 """`evalbus serve`: it says where it listens, ends in order, and refuses what would be unsafe or taken."""
 
-import contextlib
 import json
 import signal
 
 import pytest
 
-from tests.e2e.command_line import Desk
+from tests.e2e.command_line import Desk, serving
 
 
 @pytest.fixture
 def desk(tmp_path):
     return Desk(tmp_path, items=3)
-
-
-@contextlib.contextmanager
-def serving(desk, *words):
-    """A server, and where it listens."""
-    process = desk.start("serve", "--listen", "127.0.0.1:0", *words)
-    try:
-        line = process.stderr.readline()
-        assert line.startswith("evalbus: serving at "), line + process.stderr.read()
-        yield process, line.split()[-1]
-    finally:
-        process.kill()
-        process.communicate(timeout=10)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

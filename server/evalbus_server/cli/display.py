@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -53,6 +54,13 @@ class Display:
         """The latest news."""
         self._progress = progress
         self._pace.note(self._clock(), progress.counts.done)
+
+    def show_counts(self, counts: Counts) -> None:
+        """The same from an event, which knows less: means and the like stay as they were told last."""
+        if self._progress is None:
+            self.show(Progress(counts, counts.done, 0, []))
+        elif counts.done >= self._progress.counts.done:
+            self.show(replace(self._progress, counts=counts))
 
     def notice(self, text: str) -> None:
         """A line that stays below the numbers; on stderr alone where nothing is shown."""

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from pathlib import Path
-
 from rich.console import Console
 from rich.text import Text
 
 from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.report import Document, console, print_json, print_report, reason_of
 from evalbus_server.model.summary import Summary
-from evalbus_server.settings import database_path
 from evalbus_server.wire.jsonform import summary_document
 
 VERDICTS = {"PASS": ExitCode.PASS, "FAIL": ExitCode.FAIL, "INCONCLUSIVE": ExitCode.INCONCLUSIVE}
 
 
-def conclude(summary: Summary, db: Path, *, as_json: bool, own: bool = True, silent: bool = False) -> int:
+def conclude(summary: Summary, where: str, *, as_json: bool, own: bool = True, silent: bool = False) -> int:
     """Print a run that is over, and return the exit code.
 
-    *own*: this command carried it out; *silent*: all but the reason has been said.
+    *where* is the options that lead to it; *own*: this command carried it out; *silent*: all but the reason has been said.
 
     Raises:
         Ending: it did not pass; with the code and the reason.
     """
     document = summary_document(summary)
     if not silent:
-        present(document, db, as_json=as_json)
+        present(document, where, as_json=as_json)
     code = code_of(document, own=own)
     if code is not ExitCode.PASS:
         raise Ending(code, _constant(document), reason_of(document))
     return code
 
 
-def present(document: Document, db: Path, *, as_json: bool) -> None:
+def present(document: Document, where: str, *, as_json: bool) -> None:
     """Print a run: its document, or its report and what to type next."""
     if as_json:
         print_json(document)
         return
     out = console()
     print_report(out, document)
-    _print_next(out, document, db)
+    _print_next(out, document, where)
 
 
 def code_of(document: Document, *, own: bool) -> ExitCode:
@@ -60,9 +55,7 @@ def _constant(document: Document) -> str:
     return str(document.get("reason") or "").partition(":")[0] or str(document["state"])
 
 
-def _print_next(out: Console, document: Document, db: Path) -> None:
-    own = db.resolve() != database_path(None, os.environ).resolve()
-    where = f" --db {shlex.quote(str(db))}" if own else ""
+def _print_next(out: Console, document: Document, where: str) -> None:
     lines = [f"evalbus runs results {document['run']}{where}", f"evalbus runs show {document['run']}{where} --json"]
     for label, line in zip(("next", ""), lines, strict=True):
         out.print(Text(f"{label:9}{line}", "dim"), soft_wrap=True)

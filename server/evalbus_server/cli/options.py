@@ -17,3 +17,9 @@ Server: TypeAlias = Annotated[
     str | None,
     typer.Option("--server", metavar="A", help="Ask the server at this address instead of opening a database."),
 ]
+
+
+def one_place(db: Path | None, server: str | None) -> None:
+    """Refuse two places at once."""
+    if db is not None and server is not None:
+        raise typer.BadParameter("the server has its own database; leave one of the two out", param_hint="--db")

@@ -1,4 +1,4 @@
-"""The work of `evalbus runs` over a database: read-only, whoever writes it meanwhile, and never in his way."""
+"""The work of `evalbus runs`, the same for a database and for a server."""
 
 from __future__ import annotations
 
@@ -6,42 +6,93 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol, TypeVar
 
+from rich.console import Console
 from rich.text import Text
 
 from evalbus_server import logs
-from evalbus_server.app import read_summary
+from evalbus_server.cli.client import Remote
+from evalbus_server.cli.database import Database
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude, present
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
-from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.event import Event
-from evalbus_server.model.run import Counts, Outcome, Run, RunState
-from evalbus_server.model.trial import StoredResult, epoch_of, position_of
+from evalbus_server.model.run import Outcome, Run, RunState
+from evalbus_server.model.summary import Summary
+from evalbus_server.model.trial import StoredResult, epoch_of
 from evalbus_server.runner.line import Progress
 from evalbus_server.settings import database_path
-from evalbus_server.store import Reader, RunFilter, open_reader
-from evalbus_server.watch.bell import Bell
-from evalbus_server.watch.follow import Followed, follow
+from evalbus_server.store import RunFilter
+from evalbus_server.watch.follow import Idle
 from evalbus_server.wire.jsonform import event_document, result_document, run_document, summary_document
 
-POLL = 0.25
-"""Seconds between two looks whether somebody has written."""
-ATTENDED = 2.0
-"""Seconds between two looks whether a run still has somebody who works on it: nothing is written when he dies."""
 PAGE = 256
-LATEST = ("latest", "last")
+"""Results in one table."""
 COLUMNS = ("run", "experiment", "state", "verdict", "done", "passed", "errored", "started", "took")
 SHORT = 6
 """So many of the columns fit a narrow terminal."""
 WIDE = 120
 LIST_WIDTH = 200
 """The width of lists where nobody looks at a terminal."""
+
+T_ = TypeVar("T_")
+
+
+class Source(Protocol):
+    """Where runs are read from."""
+
+    async def run(self, run_id: str) -> Run:
+        """A run by its id, the beginning of it, or `latest`."""
+        ...
+
+    async def runs(self, wanted: RunFilter, limit: int) -> list[Run]:
+        """Runs, the newest first."""
+        ...
+
+    def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
+        """What happens in a run, to its end."""
+        ...
+
+    def results(
+        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
+    ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
+        """Results in dataset order, then epoch, each with its run."""
+        ...
+
+    async def summary(self, run: Run) -> Summary:
+        """The numbers of a run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where runs are, as the options say it."""
+
+    db: Path | None
+    server: str | None
+
+    def open(self) -> Database | Remote:
+        """What to read from."""
+        if self.server is not None:
+            return Remote(self.server, os.environ)
+        return Database(database_path(self.db, os.environ))
+
+    @property
+    def options(self) -> str:
+        """The options that lead there, for lines to be typed next."""
+        if self.server is not None:
+            return f" --server {shlex.quote(self.server)}"
+        usual = database_path(None, os.environ)
+        path = database_path(self.db, os.environ)
+        return "" if path.resolve() == usual.resolve() else f" --db {shlex.quote(str(path))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +106,25 @@ class Chosen:
     limit: int
 
 
-def open_for(db: Path | None, environ: Mapping[str, str] = os.environ) -> Reader:
-    """The database that a command reads."""
+def read(place: Place, work: Callable[[Source], Awaitable[T_]]) -> T_:
+    """Do some reading work."""
     logs.set_up("warning")
-    return open_reader(database_path(db, environ))
+
+    async def opened() -> T_:
+        async with place.open() as source:
+            return await work(source)
+
+    return asyncio.run(opened())
 
 
-def find(reader: Reader, run_id: str) -> Run:
-    """A run by its id, the beginning of it, or as the latest one.
-
-    Raises:
-        NotFound: there is none.
-    """
-    if run_id not in LATEST:
-        return reader.run(run_id)
-    newest = reader.runs(limit=1)
-    if not newest:
-        raise NotFound(Reason.RUN_NOT_FOUND, f"{reader.path} holds no run; start one with evalbus run FILE")
-    return newest[0]
+# --- list and show ----------------------------------------------------------------------------------------------
 
 
-# --- list -------------------------------------------------------------------------------------------------------
-
-
-def list_runs(reader: Reader, chosen: Chosen, *, as_json: bool) -> None:
+async def list_runs(source: Source, chosen: Chosen, *, as_json: bool) -> None:
     """Print runs, the newest first."""
     state = None if chosen.state is None else RunState[chosen.state]
     wanted = RunFilter(experiment=chosen.experiment, dataset=chosen.dataset, tag=chosen.tag, state=state)
-    runs = reader.runs(wanted, chosen.limit)
+    runs = await source.runs(wanted, chosen.limit)
     if as_json:
         print_json({"runs": [run_document(run) for run in runs]})
         return
@@ -112,92 +154,68 @@ def _row(run: Run) -> Iterator[str | Text]:
     yield length_of_time(run.ended_at - run.started_at) if took else NONE  # type: ignore[operator]
 
 
-# --- show -------------------------------------------------------------------------------------------------------
-
-
-def show(reader: Reader, run_id: str, *, as_json: bool) -> None:
+async def show(source: Source, run_id: str, place: Place, *, as_json: bool) -> None:
     """Print the numbers of a run."""
-    run = find(reader, run_id)
-    present(summary_document(read_summary(reader, run)), reader.path, as_json=as_json)
+    summary = await source.summary(await source.run(run_id))
+    present(summary_document(summary), place.options, as_json=as_json)
 
 
 # --- watch ------------------------------------------------------------------------------------------------------
 
 
-def watch(reader: Reader, run_id: str, *, as_json: bool) -> int:
+async def watch(source: Source, run_id: str, place: Place, *, as_json: bool) -> int:
     """Follow a run to its end: as events, one a line, or as a display and a report."""
-    run = find(reader, run_id)
-    asyncio.run(_watch(reader, run, as_json=as_json))
-    summary = read_summary(reader, reader.run(run.id))
-    return conclude(summary, reader.path, as_json=as_json, own=False, silent=as_json)
+    run = await source.run(run_id)
+    await follow_to_the_end(source, run, events=as_json)
+    summary = await source.summary(await source.run(run.id))
+    return conclude(summary, place.options, as_json=as_json, own=False, silent=as_json)
 
 
-async def _watch(reader: Reader, run: Run, *, as_json: bool) -> None:
-    bell = Bell()
-    ringing = asyncio.create_task(_ring(reader, run.id, bell))
-    source = Followed(
-        events=lambda run_id, after, limit: reader.events(run_id, after=after, limit=limit),
-        run=reader.run,
-        progress=lambda _: None,
-        bell=bell,
-        poll=ATTENDED,
-    )
-    try:
-        with Display(run.name) as display:
-            async for news in follow(source, run.id, 0):
-                if isinstance(news, Event):
-                    if as_json:
-                        print(json.dumps(event_document(news), ensure_ascii=False), flush=True)
-                    display.show(_progress(news.fact.counts))
-    finally:
-        ringing.cancel()
-        await asyncio.gather(ringing, return_exceptions=True)
-
-
-async def _ring(reader: Reader, run_id: str, bell: Bell) -> None:
-    """Ring whenever another process has written."""
-    seen = reader.data_version()
-    while True:
-        await asyncio.sleep(POLL)
-        version = reader.data_version()
-        if version != seen:
-            seen = version
-            bell.ring(run_id)
-
-
-def _progress(counts: Counts) -> Progress:
-    """Another process knows more; this is what it stores."""
-    return Progress(counts, answered=counts.done, in_flight=0, means=[])
+async def follow_to_the_end(source: Source, run: Run, *, events: bool) -> None:
+    """Show how a run goes; *events*: print each event on a line, as JSON."""
+    with Display(run.name) as display:
+        async with aclosing(source.watch(run.id)) as news:
+            async for each in news:
+                match each:
+                    case Event():
+                        if events:
+                            print(json.dumps(event_document(each), ensure_ascii=False), flush=True)
+                        display.show_counts(each.fact.counts)
+                    case Progress():
+                        display.show(each)
 
 
 # --- results ----------------------------------------------------------------------------------------------------
 
 
-def results(reader: Reader, run_id: str, outcomes: Sequence[str], item: str, *, jsonl: bool) -> None:
-    """Print results in dataset order, then epoch; a page at a time, however many there are."""
-    run = find(reader, run_id)
-    pages = _pages(reader, run, [Outcome[each] for each in outcomes], item)
-    if jsonl:
-        for page in pages:
-            for result in page:
-                print(json.dumps(result_document(result, run), ensure_ascii=False, allow_nan=False))
-        return
+async def results(source: Source, run_id: str, outcomes: Sequence[str], item: str, *, jsonl: bool) -> None:
+    """Print results in dataset order, then epoch, as they are read."""
+    run = await source.run(run_id)
+    found = source.results(run, outcomes=[Outcome[each] for each in outcomes], item_glob=item)
     out = console(LIST_WIDTH)
-    for page in pages:
-        table = table_of("item", "epoch", "outcome", *(key.key for key in run.score_keys), "what", right=())
-        for column in table.columns:
-            column.no_wrap = True
-            column.overflow = "ellipsis"
-        for result in page:
-            table.add_row(*_result_row(result, run))
-        out.print(table)
+    page: list[tuple[StoredResult, Run]] = []
+    async with aclosing(found):
+        async for result, its_run in found:
+            if jsonl:
+                print(json.dumps(result_document(result, its_run), ensure_ascii=False, allow_nan=False))
+                continue
+            page.append((result, its_run))
+            if len(page) == PAGE:
+                _print_page(out, page)
+                page = []
+    if page:
+        _print_page(out, page)
 
 
-def _pages(reader: Reader, run: Run, outcomes: Sequence[Outcome], item: str) -> Iterator[list[StoredResult]]:
-    after: tuple[int, int] | None = None
-    while page := reader.results(run, outcomes=outcomes, item_glob=item, after=after, limit=PAGE):
-        yield page
-        after = (position_of(page[-1].trial_id), epoch_of(page[-1].trial_id))
+def _print_page(out: Console, page: list[tuple[StoredResult, Run]]) -> None:
+    keys = [key.key for key in page[0][1].score_keys]
+    table = table_of("item", "epoch", "outcome", *keys, "what", right=())
+    for column in table.columns:
+        column.no_wrap = True
+        column.overflow = "ellipsis"
+    for result, run in page:
+        table.add_row(*_result_row(result, run))
+    out.print(table)
 
 
 def _result_row(result: StoredResult, run: Run) -> Iterator[Text]:

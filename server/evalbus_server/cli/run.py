@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Json, Server
+from evalbus_server.cli.options import Db, Json, Server, one_place
 
 
 def run(  # noqa: PLR0913  # each is an option
@@ -48,7 +48,12 @@ def run(  # noqa: PLR0913  # each is an option
         db=database_path(db, os.environ),
         as_json=as_json,
     )
-    return running.plan(asked) if dry_run else running.run(asked)
+    if server is None:
+        return running.plan(asked) if dry_run else running.run(asked)
+    from evalbus_server.cli import reading, remote
+
+    place = reading.Place(None, server)
+    return remote.plan(asked, place) if dry_run else remote.run(asked, place, detach=detach)
 
 
 def _refuse_contradictions(db: Path | None, server: str | None, detach: bool, dry_run: bool) -> None:
@@ -56,7 +61,6 @@ def _refuse_contradictions(db: Path | None, server: str | None, detach: bool, dr
         raise typer.BadParameter(
             "it needs --server, since a run without one ends with this command", param_hint="--detach"
         )
-    if db is not None and server is not None:
-        raise typer.BadParameter("the server has its own database; leave --db out", param_hint="--db")
+    one_place(db, server)
     if dry_run and detach:
         raise typer.BadParameter("a dry run starts nothing; leave --detach out", param_hint="--detach")

@@ -16,6 +16,7 @@ from evalbus_server.app import embedded, items_of, planning
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import ExitCode
+from evalbus_server.cli.reading import Place
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
@@ -57,7 +58,7 @@ async def _run(asked: Asked) -> int:
             async with Interrupts(app.runs, started, display):
                 await _follow(app.runs, started, display)
         summary = await app.runs.summary(started.id)
-    return conclude(summary, asked.db, as_json=asked.as_json)
+    return conclude(summary, Place(asked.db, None).options, as_json=asked.as_json)
 
 
 async def _follow(runs: Runs, run: Run, display: Display) -> None:
@@ -116,10 +117,20 @@ def plan(asked: Asked) -> int:
     """Check all that a run would check, and say what it would do."""
     logs.set_up("warning")
     experiment = asked.experiment
-    planned = asyncio.run(_plan(experiment, asked.db))
-    if asked.as_json:
+    print_plan(experiment, asyncio.run(_plan(experiment, asked.db)), as_json=asked.as_json)
+    return ExitCode.PASS
+
+
+async def _plan(experiment: Experiment, db: Path) -> Plan:
+    with planning(db) as runs:
+        return await runs.plan(experiment, items_of(experiment))
+
+
+def print_plan(experiment: Experiment, planned: Plan, *, as_json: bool) -> None:
+    """What a run would do."""
+    if as_json:
         print_json(_plan_document(experiment, planned))
-        return ExitCode.PASS
+        return
     out = console()
     times = f" × {planned.epochs} epochs" if planned.epochs > 1 else ""
     out.print(f"{experiment.name}: {planned.items:,} items{times} = {planned.trials:,} trials", markup=False)
@@ -127,12 +138,6 @@ def plan(asked: Asked) -> int:
         out.print(f"  {plugin.name} {plugin.version}", markup=False)
     out.print(f"  scores: {', '.join(key.key for key in planned.keys) or 'none'}", markup=False)
     out.print("Everything fits; nothing was asked and nothing is stored.")
-    return ExitCode.PASS
-
-
-async def _plan(experiment: Experiment, db: Path) -> Plan:
-    with planning(db) as runs:
-        return await runs.plan(experiment, items_of(experiment))
 
 
 def _plan_document(experiment: Experiment, planned: Plan) -> dict[str, object]:
