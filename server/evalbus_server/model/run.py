@@ -120,6 +120,17 @@ class ScoreKey:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginIdentity:
+    """What must stay the same of a plugin for a run's results to belong together."""
+
+    name: str
+    version: str = ""
+    digest: str = ""
+    schema: str = ""
+    """SHA-256 of its settings schema, hexadecimal; "" without one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One execution of an experiment, as it is stored."""
 
@@ -138,6 +149,8 @@ class Run:
     """Of the experiment, hexadecimal."""
     score_keys: tuple[ScoreKey, ...]
     counts: Counts
+    plugins: tuple[PluginIdentity, ...] = ()
+    """As they were when the run was made: the target first, if there is one, then the scorers in order."""
     tags: tuple[str, ...] = ()
     reason: str = ""
     verdict: Verdict | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from evalbus._plugin import Open
 from evalbus_server.errors import Denied, Invalid, Reason
 from evalbus_server.model.experiment import Experiment, PluginUse, ScorerUse, resolve_env
 from evalbus_server.model.faults import suggestion
-from evalbus_server.model.run import ScoreKey
+from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.plugin.exchange import Exchange, Rules
 from evalbus_server.plugin.port import Flight, Plugin
 from evalbus_server.runner.names import score_keys, scorer_names
@@ -123,6 +124,19 @@ class Crew:
         await asyncio.gather(*(exchange.close() for exchange in self._exchanges), return_exceptions=True)
         await asyncio.gather(*(plugin.close() for plugin in self._plugins), return_exceptions=True)
         self._plugins = []
+
+    @property
+    def identities(self) -> tuple[PluginIdentity, ...]:
+        """What must stay the same of the plugins: the target first, if there is one, then the scorers in order."""
+        return tuple(
+            PluginIdentity(
+                info.name,
+                info.version,
+                info.digest,
+                hashlib.sha256(info.settings_schema.encode()).hexdigest() if info.settings_schema else "",
+            )
+            for info in self.infos
+        )
 
     def scorer_info(self, index: int) -> ScorerInfo:
         """What only a scorer says of itself."""

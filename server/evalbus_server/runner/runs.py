@@ -20,7 +20,7 @@ from evalbus_server.aggregate.summary import summarise
 from evalbus_server.dataset.select import Selector
 from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
 from evalbus_server.model.event import Event
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.experiment import Experiment, Limits
 from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import EPOCHS, Changes
@@ -33,6 +33,7 @@ from evalbus_server.store import RunLog, Store
 from evalbus_server.watch.bell import Bell
 from evalbus_server.watch.follow import Followed, Idle, Notice, follow
 
+RESUMABLE = (RunState.PAUSED, RunState.INTERRUPTED, RunState.ABORTED, RunState.CANCELLED)
 AT_ONCE = 8
 """More runs than this wait their turn."""
 GRACE = 10.0
@@ -168,6 +169,7 @@ class Runs:
                     experiment_json=experiment.canonical_json(),
                     digest=experiment.digest(),
                     score_keys=crew.keys,
+                    plugins=crew.identities,
                     counts=Counts(planned=selection.items * experiment.epochs.count),
                     tags=experiment.tags,
                     request_id=request_id,
@@ -176,9 +178,43 @@ class Runs:
         except BaseException:
             await crew.dismiss()
             raise
+        self._begin(run, crew, experiment)
+        return run
+
+    def _begin(self, run: Run, crew: Crew, experiment: Experiment) -> None:
         working = Working(run, crew)
         self._working[run.id] = working
         working.task = asyncio.create_task(self._work(working, experiment), name=f"run {run.id}")
+
+    async def resume(self, run_id: str, *, accept_changed: bool = False, given: Given | None = None) -> Run:
+        """Go on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED: only what is missing is done.
+
+        Everything else is as it was: experiment, dataset version, selection, settings. *accept_changed* goes on even
+        though a plugin is another version or build than before.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: RUN_NOT_RESUMABLE, or PLUGIN_CHANGED.
+            ServerError: a plugin hinders it, as at the start.
+        """
+        run = self._store.run(run_id)
+        async with self._starting.setdefault(run.id, asyncio.Lock()):
+            run = self._store.run(run.id)
+            if run.id in self._working or run.state not in RESUMABLE:
+                states = ", ".join(state.name for state in RESUMABLE)
+                message = f"run {run.id} is {run.state.name}; what can be resumed is {states}"
+                raise Unfit(Reason.RUN_NOT_RESUMABLE, message)
+            experiment = Experiment.from_json(run.experiment_json)
+            call = Call(experiment, run.id, run.session + 1, run.selection.items, given or {})
+            crew = Crew(call, self._means)
+            await crew.assemble()
+            try:
+                _check_same(run, crew, accept_changed=accept_changed)
+                run = self._store.change_state(run.id, RunState.QUEUED, reason="RESUMED: on request")
+            except BaseException:
+                await crew.dismiss()
+                raise
+            self._begin(run, crew, experiment)
         return run
 
     def _dataset(self, experiment: Experiment) -> DatasetVersion:
@@ -251,8 +287,8 @@ class Runs:
         def abort(constant: str, sentence: str) -> None:
             self._end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
 
-        watchdog = Watchdog(limits, abort, Usage())
         stored = store.output_count(run)
+        watchdog = Watchdog(limits, abort, await self._used(run, limits) if stored else Usage())
         fresh = stored == 0 and run.counts.done == 0
         line = Line(
             run,
@@ -292,6 +328,12 @@ class Runs:
                 deadline.cancel()
             if line.faults and not line.broken:
                 store.add_protocol_faults(run.id, line.faults)
+
+    async def _used(self, run: Run, limits: Limits) -> Usage:
+        """What earlier sessions consumed, if there is a budget."""
+        if limits.tokens is None and limits.cost is None:
+            return Usage()
+        return (await self._store.numbers_in_turns(run)).usage
 
     def _end_of(self, working: Working) -> tuple[RunState, str]:
         """The state of a run whose line has ended in order."""
@@ -340,6 +382,22 @@ class Runs:
         self._end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)
         return self._store.run(run.id)
 
+    def pause(self, run_id: str) -> Run:
+        """Pause a run: nothing more is asked, what is in flight finishes, then it is PAUSED until it is resumed.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: it is not at work here.
+        """
+        run = self._store.run(run_id)
+        working = self._working.get(run.id)
+        if working is None:
+            if run.state is RunState.PAUSED:
+                return run
+            raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is {run.state.name} and not at work here: nothing to pause")
+        self._end(working, RunState.PAUSED, "PAUSED: on request", grace=None)
+        return self._store.run(run.id)
+
     async def stop(self, run_id: str, *, grace: float = GRACE) -> None:
         """Interrupt a run: trials in flight get *grace* seconds, then they are cancelled. It can be resumed."""
         working = self._working.get(run_id)
@@ -351,18 +409,19 @@ class Runs:
         """Interrupt all runs and wait for their ends."""
         await asyncio.gather(*(self.stop(run_id, grace=grace) for run_id in list(self._working)))
 
-    def _end(self, working: Working, state: RunState, reason: str, *, grace: float) -> None:
-        if working.ending is None:
+    def _end(self, working: Working, state: RunState, reason: str, *, grace: float | None) -> None:
+        """Let a run end in *state*; trials in flight get *grace* seconds, or as long as they take (None)."""
+        if working.ending is None or working.ending is RunState.PAUSED:
             working.ending, working.reason = state, reason
         line = working.line
         if line is None:
             return
-        if grace > 0:
-            line.stop()
-            if working.hard is None:
-                working.hard = asyncio.get_running_loop().call_later(grace, line.cancel)
-        else:
+        if grace == 0:
             line.cancel()
+            return
+        line.stop()
+        if grace is not None and working.hard is None:
+            working.hard = asyncio.get_running_loop().call_later(grace, line.cancel)
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -436,6 +495,24 @@ def _check_size(experiment: Experiment, items: int) -> None:
         raise Unfit(Reason.NOTHING_TO_RUN, f"nothing to run: the dataset has no item{chosen}", field="dataset")
     if experiment.epochs.count > EPOCHS:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")
+
+
+def _check_same(run: Run, crew: Crew, *, accept_changed: bool) -> None:
+    """A run's results belong together only if its plugins stayed what they were.
+
+    Raises:
+        Unfit: PLUGIN_CHANGED.
+    """
+    if crew.keys != run.score_keys:
+        message = f"the scorers of run {run.id} declare other scores than before: start a new run"
+        raise Unfit(Reason.PLUGIN_CHANGED, message)
+    for before, now in zip(run.plugins, crew.identities, strict=True):
+        if before != now and not accept_changed:
+            what = "version" if before.version != now.version else "build"
+            message = (
+                f"plugin {now.name!r} has another {what} than when run {run.id} began: start a new run, or accept it"
+            )
+            raise Unfit(Reason.PLUGIN_CHANGED, message)
 
 
 def _told(error: BaseException, run_id: str) -> str:

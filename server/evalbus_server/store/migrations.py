@@ -89,6 +89,7 @@ _FIRST = (
       epochs INTEGER NOT NULL,
       tags TEXT NOT NULL,
       score_keys TEXT NOT NULL,
+      plugins TEXT NOT NULL,
       digest TEXT NOT NULL,
       experiment TEXT NOT NULL,
       FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 from evalbus_server.errors import Conflict, NotFound, Reason
 from evalbus_server.model.event import Fact, StateChanged
-from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, ScoreKey, Selection, Verdict
+from evalbus_server.model.run import (
+    Counts,
+    DatasetVersion,
+    Outcome,
+    PluginIdentity,
+    Run,
+    RunState,
+    ScoreKey,
+    Selection,
+    Verdict,
+)
 from evalbus_server.store import datasets, events, rows
 from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.documents import SCORE_DECLARATION, dumps, loads
@@ -22,7 +32,7 @@ _COLUMNS = """
     r.n, r.id, r.request_id, r.name, r.created_at, r.patterns, r.items, r.last_position, r.epochs, r.tags, r.score_keys,
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
-    v.created_at
+    v.created_at, r.plugins
 """
 _FROM = """
     FROM run r CROSS JOIN progress p ON p.run = r.n CROSS JOIN dataset d ON d.n = r.dataset
@@ -39,7 +49,7 @@ _CONDITIONS = {
 _INSERT_RUN = rows.insert(
     "run",
     "id, request_id, name, created_at, dataset, dataset_version, patterns, items, last_position, epochs, tags,"
-    " score_keys, digest, experiment",
+    " score_keys, plugins, digest, experiment",
 )
 _INSERT_PROGRESS = rows.insert(
     "progress",
@@ -241,6 +251,7 @@ def _run_row(run: Run, dataset: int) -> Row:
         run.epochs,
         dumps(run.tags),
         dumps([_key_document(key) for key in run.score_keys]),
+        dumps([astuple(plugin) for plugin in run.plugins]),
         run.digest,
         run.experiment_json,
     )
@@ -272,6 +283,7 @@ def _read(row: Row) -> Run:
         last_sequence=row[24],
         protocol_faults=row[25],
         dataset=DatasetVersion(*row[26:31]),
+        plugins=tuple(PluginIdentity(*plugin) for plugin in loads(row[31])),
     )
 
 

@@ -63,6 +63,7 @@ CREATE TABLE run (
   epochs INTEGER NOT NULL,
   tags TEXT NOT NULL,       -- JSON
   score_keys TEXT NOT NULL, -- JSON
+  plugins TEXT NOT NULL,    -- JSON
   digest TEXT NOT NULL,
   experiment TEXT NOT NULL, -- JSON
   FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)

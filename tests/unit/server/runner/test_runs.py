@@ -581,3 +581,122 @@ async def test_usage_is_summed_over_all_attempts(tmp_path: Path):
 def test_failures_are_values():
     """A failure made by hand has what the rules need."""
     assert Failure(FailureCategory.BUDGET, "spent").category.name == "BUDGET"
+
+
+async def test_a_resumed_run_asks_only_what_is_missing(tmp_path: Path):
+    """Stopped in the middle: stored outputs are not asked again, unscored ones are scored, each trial ends once (RC-07)."""
+    calls: list[str] = []
+    hold = asyncio.Event()
+
+    async def answer(item: Item) -> str:
+        calls.append(item.id)
+        await asyncio.sleep(0.005)
+        return item.id
+
+    async def judge(item: Item, output: Output) -> float:
+        if not hold.is_set() and int(item.id[1:]) >= 20:
+            await asyncio.sleep(30)
+        return 1.0
+
+    plugins = {**target_of(answer), "judge": scorer_plugin("judge")(judge)}
+    async with desk(tmp_path, numbered(200)) as d:
+        experiment = d.experiment(plugins, limits={"concurrency": 4}, epochs=2)
+        run = await d.runs.start(experiment, given=plugins)
+        while d.store.output_count(run) < 100:
+            await asyncio.sleep(0.01)
+        await d.runs.stop(run.id, grace=0.05)
+        halted = d.store.run(run.id)
+        asked_before = len(calls)
+        outputs_before = d.store.output_count(run)
+        assert halted.state is RunState.INTERRUPTED
+        assert 0 < halted.counts.done < outputs_before
+        d.store.publish("d", [[Item("i0", "changed")]])  # RC-09: the run keeps its version
+
+        hold.set()
+        await d.runs.resume(run.id, given=plugins)
+        ended = await d.runs.wait(run.id)
+
+        assert (ended.state, ended.counts.passed, ended.session) == (RunState.COMPLETED, 400, 2)
+        assert len(calls) - asked_before == 400 - outputs_before
+        assert d.rows("SELECT count(*), count(DISTINCT trial) FROM output") == [(400, 400)]
+        assert d.rows("SELECT count(*) FROM result") == [(400,)]
+        assert d.store.counts(ended) == ended.counts
+
+
+async def test_progress_of_a_resumed_run_starts_at_what_is_done(tmp_path: Path):
+    """It never falls, and ends at the total (RC-12)."""
+
+    async def answer(item: Item) -> str:
+        await asyncio.sleep(0.002)
+        return "x"
+
+    plugins = target_of(answer)
+    async with desk(tmp_path, numbered(200)) as d:
+        run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 2}), given=plugins)
+        while d.runs.get(run.id).counts.done < 40:
+            await asyncio.sleep(0.005)
+        await d.runs.stop(run.id)
+        done = d.store.run(run.id).counts.done
+        after = d.store.run(run.id).last_sequence
+        await d.runs.resume(run.id, given=plugins)
+
+        seen = [event.fact.counts async for event in d.runs.watch(run.id, after) if isinstance(event, Event)]
+
+        dones = [counts.done for counts in seen]
+        assert dones[0] == done
+        assert dones == sorted(dones)
+        assert dones[-1] == 200
+        assert all(counts.done + counts.pending == counts.planned == 200 for counts in seen)
+
+
+async def test_a_paused_run_finishes_what_is_in_flight_and_goes_on_when_resumed(tmp_path: Path):
+    """PAUSED has no verdict, and watchers stay with it."""
+
+    async def answer(item: Item) -> str:
+        await asyncio.sleep(0.1)
+        return "x"
+
+    plugins = target_of(answer)
+    async with desk(tmp_path, numbered(40)) as d:
+        run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 4}), given=plugins)
+        await asyncio.sleep(0.05)
+        d.runs.pause(run.id)
+        paused = await d.runs.wait(run.id)
+        assert (paused.state, paused.verdict, paused.counts.passed) == (RunState.PAUSED, None, 4)
+        assert paused.partial
+        assert d.runs.pause(run.id).state is RunState.PAUSED
+
+        await d.runs.resume(run.id, given=plugins)
+        ended = await d.runs.wait(run.id)
+
+        assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 40)
+
+
+async def test_what_cannot_be_resumed_is_refused(tmp_path: Path):
+    """A finished run, one at work, and one whose plugin is another build now."""
+
+    def answer(item: Item) -> str:
+        raise TrialFailed.invalid("no")
+
+    first = {"t": target_plugin("t", version="1.0.0")(answer)}
+    second = {"t": target_plugin("t", version="2.0.0")(lambda item: "x")}
+    async with desk(tmp_path, numbered(10)) as d:
+        run = await d.run(first, limits={"max_errors": 2, "concurrency": 1})
+        assert run.state is RunState.ABORTED
+
+        with pytest.raises(Unfit, match="another version") as caught:
+            await d.runs.resume(run.id, given=second)
+        assert caught.value.reason is Reason.PLUGIN_CHANGED
+
+        await d.runs.resume(run.id, given=second, accept_changed=True)
+        with pytest.raises(Unfit, match="what can be resumed"):
+            await d.runs.resume(run.id, given=second)
+        ended = await d.runs.wait(run.id)
+        assert (ended.state, ended.counts.errored, ended.counts.passed) == (
+            RunState.COMPLETED,
+            run.counts.errored,
+            10 - run.counts.errored,
+        )
+        with pytest.raises(Unfit, match="COMPLETED") as caught:
+            await d.runs.resume(run.id, given=second)
+        assert caught.value.reason is Reason.RUN_NOT_RESUMABLE
