@@ -1,5 +1,6 @@
 """The tables of keys say what the schemas say: every key, no other, with its default and its choices."""
 
+import inspect
 import json
 from typing import Any, Literal, get_args, get_origin
 
@@ -144,11 +145,31 @@ def test_the_example_uses_every_top_level_key() -> None:
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_a_builtin_scorer_is_told_with_its_settings_and_their_defaults(name: str) -> None:
     page = PAGES["docs/builtin-scorers.md"]
-    page.section(name)
+    advice = f"{page.name} needs this, or something in better words:\n\n{section_of(name)}"
+    assert f"\n## {name}\n" in page.text, advice
+    mark = f"<!-- settings: {name} -->"
+    settings = settings_of(name)
+    assert (mark in page.section(name)) == bool(settings), advice
+    told = {plain(row[0]): plain(row[1]) for row in page.table(mark[5:-4])} if settings else {}
+    assert told == {key: default for key, (default, _) in settings.items()}, advice
+
+
+def settings_of(name: str) -> dict[str, tuple[str, str]]:
+    """The settings of a builtin scorer: default and meaning."""
     text = BUILTINS[name].info.settings_schema
     properties = json.loads(text)["properties"] if text else {}
-    told = {plain(row[0]): plain(row[1]) for row in page.table(f"settings: {name}")} if properties else {}
-    assert told == {
-        key: default if isinstance(default := part["default"], str) else json.dumps(default)
-        for key, part in properties.items()
-    }
+    return {key: (_written(part["default"]), part.get("description", "")) for key, part in properties.items()}
+
+
+def _written(default: Any) -> str:
+    if default in (None, [], {}, ""):
+        return "–"
+    return default if isinstance(default, str) else json.dumps(default)
+
+
+def section_of(name: str) -> str:
+    """A section for the page, made of what the scorer says of itself."""
+    rows = [f"| `{key}` | `{default}` | {meaning} |" for key, (default, meaning) in settings_of(name).items()]
+    head = [f"<!-- settings: {name} -->", "| setting | default | meaning |", "| --- | --- | --- |"]
+    doc = inspect.getdoc(BUILTINS[name].function) or ""
+    return "\n".join([f"## {name}", "", doc, "", *(head + rows if rows else ())])
