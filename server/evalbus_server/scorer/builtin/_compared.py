@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from dataclasses import field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from evalbus import Failure, FailureCategory, FailureOrigin, Score, ScoreTask, Value
+from evalbus import Failure, FailureCategory, FailureOrigin, Score, ScoreStatus, ScoreTask, Value
 from evalbus_server.scorer.documents import SPACE, entries
 
 INPUTS = ("output", "expected")
@@ -17,12 +18,27 @@ takes the place of the item's."""
 Normalize = Literal["none", "NFC", "NFKC"]
 """Whether characters that Unicode can write in several ways are made the same first."""
 Prepare: TypeAlias = Callable[[str], str]
+T = TypeVar("T")
+
+THREADS = 2
+"""For scorers that may compute for long: they share the interpreter, so more threads would only take more memory."""
+
+CASE = "Whether upper and lower case are the same."
+NORMALIZE = "NFC or NFKC: characters that Unicode can write in several ways are the same."
 
 NO_EXPECTED = Score.skipped("the item has no expected answer")
 FULL = Score.scored(1.0)
 NONE = Score.scored(0.0)
 
 _EMPTY = Value("")
+_SHOWN = 100
+
+
+def setting(default: T, description: str) -> T:
+    """A field of a scorer's settings, with the sentence that its schema shows."""
+    made: Any = field(default=default, metadata={"description": description})
+    found: T = made
+    return found
 
 
 def actual_of(task: ScoreTask) -> Value:
@@ -54,6 +70,32 @@ def accepted_of(task: ScoreTask) -> list[Value]:
         if document.startswith("["):
             return entries(document)
     return [expected]
+
+
+def best_of(task: ScoreTask, prepare: Callable[[str], T], judge: Callable[[T, T, int], Score]) -> Score:
+    """The best score of the output against each expected answer, as texts.
+
+    *judge* is given both, prepared, and how many expected answers there are, by which it divides the work that it may
+    do. What it cannot judge ends the search; what it skips counts only if nothing else does.
+    """
+    accepted = accepted_of(task)
+    if not accepted:
+        return NO_EXPECTED
+    actual = actual_of(task)
+    if not isinstance(actual.body, str):
+        return not_text(actual, "output")
+    text = prepare(actual.body)
+    best: Score | None = None
+    for expected in accepted:
+        if not isinstance(expected.body, str):
+            return not_text(expected, "expected answer")
+        score = judge(text, prepare(expected.body), len(accepted))
+        if score.status is ScoreStatus.ERRORED or score.value == 1.0:
+            return score
+        if best is None or (score.value is not None and (best.value is None or score.value > best.value)):
+            best = score
+    assert best is not None
+    return best
 
 
 def preparation(*, ignore_case: bool = False, trim: bool = False, normalize: Normalize = "none") -> Prepare:
@@ -90,6 +132,21 @@ def unjudged(reason: str, message: str) -> Score:
     return Score.errored(
         Failure(FailureCategory.INVALID, message, reason=reason, origin=FailureOrigin.SCORER, retryable=False)
     )
+
+
+def too_long(name: str, left: int, right: int, what: str = "characters") -> Score:
+    """The score where finding out would take too long."""
+    return unjudged(
+        "TEXT_TOO_LONG",
+        f"texts of {left:,} and {right:,} {what} that differ in so many places are too long for {name}; compare a part "
+        "of them with `map`",
+    )
+
+
+def quoted(value: Value | str) -> str:
+    """A text for an explanation, cut where it gets long."""
+    text = str(value)
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 def _as_it_is(text: str) -> str:

@@ -9,28 +9,37 @@ from typing import Any, NoReturn
 
 from evalbus import Score, ScoreTask, Value, scorer
 from evalbus_server.scorer.builtin._compared import (
+    CASE,
     FULL,
     INPUTS,
     NO_EXPECTED,
     NONE,
+    NORMALIZE,
     Normalize,
     Prepare,
     accepted_of,
     actual_of,
     preparation,
+    setting,
 )
+from evalbus_server.scorer.builtin._words import as_words
 
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchSettings:
     """What counts as the same."""
 
-    ignore_case: bool = False
-    trim: bool = True
-    normalize: Normalize = "none"
+    ignore_case: bool = setting(False, CASE)
+    trim: bool = setting(True, "Whether space before and after a text is left out.")
+    normalize: Normalize = setting("none", NORMALIZE)
+    words: bool = setting(
+        False, "Whether only words count: not case, punctuation, articles and how a number is written."
+    )
 
 
 def _set_up(settings: ExactMatchSettings) -> Prepare:
+    if settings.words:
+        return as_words
     return preparation(ignore_case=settings.ignore_case, trim=settings.trim, normalize=settings.normalize)
 
 

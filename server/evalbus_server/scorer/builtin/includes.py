@@ -7,16 +7,19 @@ from typing import Literal
 
 from evalbus import Score, ScoreTask, scorer
 from evalbus_server.scorer.builtin._compared import (
+    CASE,
     FULL,
     INPUTS,
     NO_EXPECTED,
     NONE,
+    NORMALIZE,
     Normalize,
     Prepare,
     accepted_of,
     actual_of,
     not_text,
     preparation,
+    setting,
 )
 
 _SHOWN = 100
@@ -26,9 +29,9 @@ _SHOWN = 100
 class IncludesSettings:
     """How texts are looked for."""
 
-    ignore_case: bool = True
-    mode: Literal["any", "all"] = "any"
-    normalize: Normalize = "none"
+    ignore_case: bool = setting(True, CASE)
+    mode: Literal["any", "all"] = setting("any", "Of several expected texts any one must be there, or all of them.")
+    normalize: Normalize = setting("none", NORMALIZE)
 
 
 def _set_up(settings: IncludesSettings) -> Prepare:

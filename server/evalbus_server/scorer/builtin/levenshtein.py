@@ -8,16 +8,16 @@ from rapidfuzz.distance import Levenshtein
 
 from evalbus import Score, ScoreTask, scorer
 from evalbus_server.scorer.builtin._compared import (
+    CASE,
     FULL,
     INPUTS,
-    NO_EXPECTED,
+    NORMALIZE,
     Normalize,
     Prepare,
-    accepted_of,
-    actual_of,
-    not_text,
+    best_of,
     preparation,
-    unjudged,
+    setting,
+    too_long,
 )
 
 MOST_WORK = 1_000_000_000
@@ -28,8 +28,8 @@ MOST_WORK = 1_000_000_000
 class LevenshteinSettings:
     """What counts as the same character."""
 
-    ignore_case: bool = False
-    normalize: Normalize = "none"
+    ignore_case: bool = setting(False, CASE)
+    normalize: Normalize = setting("none", NORMALIZE)
 
 
 def _set_up(settings: LevenshteinSettings) -> Prepare:
@@ -44,29 +44,14 @@ def levenshtein(task: ScoreTask, state: Prepare) -> Score:
     texts the nearest counts. JSON is compared as it is written. Very long texts that differ in many places are
     ERRORED as TEXT_TOO_LONG.
     """
-    accepted = accepted_of(task)
-    if not accepted:
-        return NO_EXPECTED
-    actual = actual_of(task)
-    if not isinstance(actual.body, str):
-        return not_text(actual, "output")
-    text = state(actual.body)
-    best = -1.0
-    for expected in accepted:
-        if not isinstance(expected.body, str):
-            return not_text(expected, "expected answer")
-        wanted = state(expected.body)
-        if text == wanted:
-            return FULL
-        found = _similarity(text, wanted, MOST_WORK // len(accepted))
-        if found is None:
-            return unjudged(
-                "TEXT_TOO_LONG",
-                f"texts of {len(text):,} and {len(wanted):,} characters that differ in so many places are too long for "
-                "levenshtein; compare a part of them with `map`",
-            )
-        best = max(best, found)
-    return Score.scored(best)
+    return best_of(task, state, _judge)
+
+
+def _judge(text: str, wanted: str, among: int) -> Score:
+    if text == wanted:
+        return FULL
+    found = _similarity(text, wanted, MOST_WORK // among)
+    return too_long("levenshtein", len(text), len(wanted)) if found is None else Score.scored(found)
 
 
 def _similarity(left: str, right: str, most_work: int) -> float | None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import (
-    Failure,
     Item,
     Message,
     Output,
@@ -26,29 +23,20 @@ from evalbus import (
 )
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.scorer.builtin._compared import preparation
-from evalbus_server.scorer.builtin.numeric_diff import numeric_diff
+from evalbus_server.scorer.builtin.numeric_diff import NumericDiffSettings, numeric_diff
+from tests.unit.server.scorer.asking import failure_of, score_of, value_of
 
-FOLDER = Path(__file__).parents[3] / "data" / "vectors"
-ABSENT = object()
-
-
-async def score_of(name: str, output: Any, expected: Any = ABSENT, *, inputs: Any = None, **settings: Any) -> Score:
-    """The score of a builtin; None stands for JSON null."""
-    item = Item("i1", "", None if expected is ABSENT else Value.of(expected))
-    said = output if isinstance(output, Output) else Output(Value.of(output))
-    return await ScorerBench(BUILTINS[name], settings).score(item, said, inputs=inputs)
-
-
-async def value_of(name: str, output: Any, expected: Any = ABSENT, **more: Any) -> float | None:
-    score = await score_of(name, output, expected, **more)
-    assert score.status is ScoreStatus.SCORED, score
-    return score.value
-
-
-def failure_of(score: Score) -> Failure:
-    assert score.status is ScoreStatus.ERRORED
-    assert score.failure is not None
-    return score.failure
+COMPARING = (
+    "exact_match",
+    "includes",
+    "starts_with",
+    "ends_with",
+    "match",
+    "levenshtein",
+    "numeric_diff",
+    "last_number",
+)
+"""Those that compare an output with expected answers of which any will do."""
 
 
 @pytest.mark.parametrize("name", BUILTINS)
@@ -58,9 +46,20 @@ class TestAll:
         assert (info.name, info.version) == (name, "1.0.0")
         assert isinstance(info.kind, ScorerInfo)
         assert info.kind.deterministic
-        assert info.kind.inputs == ("output", "expected")
         assert info.description.endswith(".")
 
+    async def test_an_unknown_setting_is_refused_by_name(self, name):
+        with pytest.raises(SettingsInvalid, match="no_such_setting"):
+            await score_of(name, "5", "5", no_such_setting=True)
+
+    def test_each_setting_says_what_it_does(self, name):
+        schema = BUILTINS[name].info.settings_schema
+        for setting in json.loads(schema)["properties"].values() if schema else ():
+            assert setting["description"].endswith(".")
+
+
+@pytest.mark.parametrize("name", COMPARING)
+class TestComparing:
     async def test_without_an_expected_answer_it_skips_and_says_so(self, name):
         score = await score_of(name, "5")
         assert score.status is ScoreStatus.SKIPPED
@@ -86,10 +85,6 @@ class TestAll:
     async def test_an_output_of_messages_is_judged_by_the_last_one(self, name):
         said = Output(messages=[Message("assistant", "7"), Message("assistant", "5")])
         assert await value_of(name, said, "5") == 1.0
-
-    async def test_an_unknown_setting_is_refused_by_name(self, name):
-        with pytest.raises(SettingsInvalid, match="no_such_setting"):
-            await score_of(name, "5", "5", no_such_setting=True)
 
 
 class TestExactMatch:
@@ -293,7 +288,7 @@ class TestNumericDiff:
     @given(st.integers(), st.integers())
     def test_only_equal_numbers_score_1(self, left, right):
         task = ScoreTask(0, 1, Item("i", "", str(right)), Output(str(left)))
-        found = numeric_diff(task)
+        found = numeric_diff(task, NumericDiffSettings())
         assert isinstance(found, Score)
         assert found.value is not None
         assert 0.0 <= found.value <= 1.0
@@ -308,90 +303,3 @@ class TestNumericDiff:
 def test_a_prepared_text_does_not_change_when_it_is_prepared_again(text, normalize, trim, ignore_case):
     prepare = preparation(ignore_case=ignore_case, trim=trim, normalize=normalize)
     assert prepare(prepare(text)) == prepare(text)
-
-
-ON_PURPOSE = {
-    ("scorer.includes", '{"output": "abc", "target": ""}'): (0.0, "every text holds the empty one, which says nothing"),
-    ("code_template.equal", '{"actual_output": "a", "reference_output": null}'): (
-        None,
-        "no reference answer: skipped, where they disagree between an exception and 0",
-    ),
-    ("checks.equals", '{"expected": "Paris", "output": "Paris "}'): (
-        1.0,
-        "outer space does not count; trim: false has it count",
-    ),
-    ("checks.includes", '{"expected": "first", "outputParts": ["first part", "second part"]}'): (
-        1.0,
-        "all text parts of the last message are read",
-    ),
-    ("levenshtein", '{"output": "😀", "expected": "😁"}'): (0.0, "code points, not halves of them: one of one differs"),
-    ("levenshtein", '{"output": "x"}'): (None, "no expected answer: skipped, not an error"),
-    ("numericDiff", '{"output": "abc", "expected": 42}'): (0.0, "an answer that is no number is wrong, and never NaN"),
-    ("numericDiff", '{"output": 3}'): (None, "no expected answer: skipped, not an error"),
-}
-"""Where another value than theirs is right, and why; None for a skipped score."""
-
-OURS: dict[str, tuple[str, dict[str, Any]]] = {
-    "scorer.includes": ("includes", {}),
-    "includes": ("includes", {"mode": "all"}),
-    "checks.includes": ("includes", {}),
-    "match": ("exact_match", {}),
-    "code_template.equal": ("exact_match", {}),
-    "checks.equals": ("exact_match", {}),
-    "exactMatch": ("exact_match", {}),
-    "levenshtein": ("levenshtein", {}),
-    "numericDiff": ("numeric_diff", {}),
-}
-"""By their name: our scorer, and the settings that are their defaults."""
-
-
-def recorded(expected: Any) -> float | None:
-    """The value that another system gave."""
-    if isinstance(expected, dict):
-        expected = next(expected[field] for field in ("score", "value", "js") if field in expected)
-    grades = {"C": 1.0, "I": 0.0}
-    value = float(grades.get(expected, expected)) if expected is not None else math.nan
-    return None if math.isnan(value) else value
-
-
-def rows(file: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / file).read_text("utf-8").splitlines()]
-
-
-def name_of(row: dict[str, Any]) -> str:
-    name = row.get("function") or row["scorer"]
-    return f"{name} {json.dumps(row.get('input') or [row['output'], row['expected']], ensure_ascii=False)}"
-
-
-@pytest.mark.parametrize("row", rows("text_scorers.jsonl"), ids=name_of)
-async def test_the_values_of_other_systems_are_ours_too(row):
-    theirs = row.get("function") or row["scorer"]
-    given = dict(row["input"])
-    key = (theirs, json.dumps(row["input"], ensure_ascii=False))
-    value = ON_PURPOSE[key][0] if key in ON_PURPOSE else recorded(row["expected"])
-    name, settings = OURS[theirs]
-    expected = next((given[field] for field in ("expected", "target", "reference_output") if field in given), ABSENT)
-    if theirs == "code_template.equal" and expected is None:
-        expected = ABSENT  # there a missing column
-    if "outputParts" in given:
-        output: Any = Output(messages=[Message("assistant", [Value(part) for part in given["outputParts"]])])
-    else:
-        output = given["output"] if "output" in given else given["actual_output"]
-    settings = settings | ({"mode": given["mode"]} if "mode" in given else {})
-    score = await score_of(name, output, expected, **settings)
-    assert (score.status is ScoreStatus.SKIPPED) == (value is None)
-    assert score.value == pytest.approx(value, abs=1e-9)
-
-
-def test_no_difference_is_listed_that_is_none():
-    listed = {
-        (row.get("function") or row["scorer"], json.dumps(row["input"], ensure_ascii=False))
-        for row in rows("text_scorers.jsonl")
-    }
-    assert set(ON_PURPOSE) <= listed
-
-
-@pytest.mark.parametrize("row", rows("scoring_cases.jsonl"), ids=name_of)
-async def test_cases_sc_05_and_sc_06_empty_texts_accents_and_emoji(row):
-    found = await value_of(row["scorer"], row["output"], row["expected"], **row["options"])
-    assert found == pytest.approx(row["score"], abs=1e-12)

@@ -1,0 +1,82 @@
+"""Numbers inside texts: found whole, with their sign, and compared with all their digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from typing import Literal, NamedTuple
+
+from evalbus_server.scorer.builtin._compared import setting
+
+LONGEST = 10_000
+"""More characters than this are no number that anybody means."""
+
+Percent = Literal["keep", "ignore", "divide"]
+
+_EXACT = Context(prec=2 * LONGEST, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+_LETTER = r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+"""A letter, digit or underscore of a script that parts words by space: in the others a number touches its neighbours."""
+_CURRENCY = "[$€£¥₹]"
+_SIGN = "[-+\N{MINUS SIGN}]"
+
+
+class Found(NamedTuple):
+    """A number, and whether it is one of hundred: 60 and 60% are not the same."""
+
+    value: Decimal
+    percent: bool = False
+
+    def __str__(self) -> str:
+        """Without currency and thousands separators."""
+        return f"{self.value}{'%' if self.percent else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSettings:
+    """What may stand on a number."""
+
+    currency: bool = setting(True, "Whether $5 and 5 € are the number 5; else they are no numbers.")
+    thousands: bool = setting(True, "Whether a comma parts thousands: 1,234 is 1234, not 1 and 234.")
+    percent: Percent = setting("keep", "keep: 60% is equal to 60% alone; ignore: it is 60; divide: it is 0.6.")
+
+
+class NumberReader:
+    """Finds numbers. Digits that touch a letter are none, and neither are those with a second decimal point."""
+
+    def __init__(self, settings: NumberSettings) -> None:
+        """Make the patterns. Nothing in them can be tried in two ways, so that long texts are harmless."""
+        whole = r"[0-9]{1,3}(?:,[0-9]{3})++(?!,?[0-9])|[0-9]++" if settings.thousands else "[0-9]++"
+        number = rf"(?P<number>(?:{whole})(?:\.[0-9]++)?+|(?<!\.)\.[0-9]++)(?P<exponent>[eE][-+]?[0-9]{{1,9}})?+"
+        percent = r"(?P<percent>\s?%)?+"
+        if settings.currency:
+            before = rf"(?:(?P<sign>{_SIGN})?(?:{_CURRENCY}\s?)?|{_CURRENCY}\s?(?P<inner>{_SIGN}))"
+            apart, after = "", rf"(?:\s*{_CURRENCY})?"
+        else:
+            before = rf"(?P<sign>{_SIGN})?(?P<inner>(?!))?"
+            apart, after = rf"(?<!{_CURRENCY})(?<!{_CURRENCY}\s)", ""
+        refused = rf"(?!{_LETTER}|\.[0-9])" + ("" if settings.currency else rf"(?!\s?{_CURRENCY})")
+        self._anywhere = re.compile(rf"(?<!{_LETTER})(?<![0-9]\.){apart}{before}{number}{percent}{refused}")
+        self._whole = re.compile(rf"\s*{before}{number}{percent}{after}\s*")
+        self._percent = settings.percent
+
+    def all(self, text: str) -> Iterator[Found]:
+        """The numbers of a text, from first to last."""
+        for match in self._anywhere.finditer(text):
+            if match.end() - match.start() <= LONGEST:
+                yield self._made(match)
+
+    def whole(self, text: str) -> Found | None:
+        """The number that a text is as a whole; None if it is none."""
+        match = self._whole.fullmatch(text) if len(text) <= LONGEST else None
+        return None if match is None else self._made(match)
+
+    def _made(self, match: re.Match[str]) -> Found:
+        sign, inner, number, exponent, percent = match.group("sign", "inner", "number", "exponent", "percent")
+        value = Decimal(number.replace(",", "") + (exponent or ""))
+        if (sign or inner or "+") != "+":
+            value = value.copy_negate()
+        if percent and self._percent == "divide":
+            return Found(value.scaleb(-2, _EXACT))
+        return Found(value, bool(percent) and self._percent == "keep")

@@ -1,0 +1,105 @@
+"""`answer`: whether what the output names as its answer is the expected one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
+from evalbus_server.scorer.builtin._compared import (
+    INPUTS,
+    NO_EXPECTED,
+    THREADS,
+    Prepare,
+    accepted_of,
+    actual_of,
+    not_text,
+    preparation,
+    quoted,
+    setting,
+    unjudged,
+)
+from evalbus_server.scorer.builtin._patterns import Pattern, affordable, pattern_setting
+
+_AFTER = {
+    "letter": r"([A-Za-z])(?:[^\w]|$)",
+    "word": r"(\w+)[^\S\n]*(?:\n|$)",
+    "line": r"([^\n]+)",
+}
+_MARKDOWN = "*_` \t"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """How the answer is found, and how it is compared."""
+
+    marker: str = setting("ANSWER", "The word before the colon that the answer follows; case does not count in it.")
+    take: Literal["letter", "word", "line"] = setting("line", "What follows: one letter, one word, or all of the line.")
+    which: Literal["first", "last"] = setting("last", "Which one counts if there are several.")
+    pattern: str | None = setting(
+        None, "A pattern in RE2's syntax whose groups are the answer, in place of marker and take."
+    )
+    groups: Literal["any", "all"] = setting("any", "Whether any group of the pattern or all of them must be expected.")
+    ignore_case: bool = setting(True, "Whether upper and lower case are the same.")
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    prepare: Prepare
+    pattern: Pattern
+
+
+def _set_up(settings: AnswerSettings) -> _State:
+    prepare = preparation(ignore_case=settings.ignore_case, trim=True)
+    if settings.pattern is not None:
+        pattern = pattern_setting(settings.pattern, "settings.pattern", ignore_case=settings.ignore_case)
+        if not pattern.groups:
+            raise SettingsInvalid("settings.pattern: it has no group that could be the answer", "settings.pattern")
+        return _State(prepare, pattern)
+    if not settings.marker.strip():
+        raise SettingsInvalid("settings.marker: it is empty", "settings.marker")
+    # Markdown is let through, as in **Answer:** 42.
+    written = rf"(?i:{re.escape(settings.marker.strip())})[*_]*\s*:[*_]*[^\S\n]*{_AFTER[settings.take]}"
+    return _State(lambda text: prepare(text).strip(_MARKDOWN), pattern_setting(written, "settings.marker"))
+
+
+@scorer("answer", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, threads=THREADS)
+def answer(task: ScoreTask, settings: AnswerSettings, state: _State) -> Score:
+    """1 if what the output names as its answer, as in `ANSWER: 42`, is the expected one, or one of several; else 0.
+
+    `answer` is what was found. An output that names none scores 0. With `pattern`, its groups are the answer.
+    """
+    accepted = accepted_of(task)
+    if not accepted:
+        return NO_EXPECTED
+    wanted = set()
+    for each in accepted:
+        if not isinstance(each.body, str):
+            return not_text(each, "expected answer")
+        wanted.add(state.prepare(each.body))
+    actual = actual_of(task)
+    text = actual.body
+    if not isinstance(text, str):
+        return not_text(actual, "output")
+    if not affordable(state.pattern, text):
+        return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
+    found = _found(state.pattern, text, settings.which)
+    if found is None:
+        return Score.scored(0.0, "no answer found in the output")
+    groups = [group for group in found.groups() if group is not None]
+    right = [group for group in groups if state.prepare(group) in wanted]
+    if groups and (right if settings.groups == "any" else len(right) == len(groups)):
+        said = right[0] if settings.groups == "any" else "".join(right)
+        return Score.scored(1.0, answer=Value(said.strip(" \t\n*")))
+    other = Value("".join(groups).strip(" \t\n*"))
+    return Score.scored(0.0, f"the answer is {quoted(other)}", answer=other)
+
+
+def _found(pattern: Pattern, text: str, which: str) -> Any:
+    if which == "first":
+        return pattern.search(text)
+    last = None
+    for last in pattern.finditer(text):  # noqa: B007  # the last one is wanted
+        pass
+    return last

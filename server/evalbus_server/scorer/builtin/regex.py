@@ -1,0 +1,76 @@
+"""`regex`: whether the output matches a pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from evalbus import Score, ScoreTask, Value, scorer
+from evalbus_server.scorer.builtin._compared import (
+    INPUTS,
+    NO_EXPECTED,
+    THREADS,
+    accepted_of,
+    actual_of,
+    not_text,
+    quoted,
+    setting,
+    unjudged,
+)
+from evalbus_server.scorer.builtin._patterns import Pattern, affordable, compiled, pattern_setting
+
+
+@dataclass(frozen=True, slots=True)
+class RegexSettings:
+    """The pattern, and where it is looked for."""
+
+    pattern: str | None = setting(None, "The pattern, in RE2's syntax; without it the expected answer is the pattern.")
+    ignore_case: bool = setting(False, "Whether upper and lower case are the same.")
+    match: Literal["anywhere", "whole"] = setting(
+        "anywhere", "Whether a part of the output will do, or all must match."
+    )
+
+
+def _set_up(settings: RegexSettings) -> Pattern | None:
+    if settings.pattern is None:
+        return None
+    return pattern_setting(settings.pattern, "settings.pattern", ignore_case=settings.ignore_case)
+
+
+@scorer("regex", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, threads=THREADS)
+def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Score:
+    """1 if the output matches the pattern, or one of several expected patterns; else 0.
+
+    The pattern of the settings is checked before the run. `answer` is what matched. Patterns are RE2's: those of other
+    engines without lookaround and backreferences; no pattern takes longer than the output is long.
+    """
+    if state is not None:
+        patterns = [state]
+    else:
+        accepted = accepted_of(task)
+        if not accepted:
+            return NO_EXPECTED
+        for each in accepted:
+            if not isinstance(each.body, str):
+                return not_text(each, "expected answer")
+        try:
+            patterns = [_expected_pattern(str(each.body), settings.ignore_case) for each in accepted]
+        except ValueError as error:
+            return unjudged("EXPECTED_INVALID", f"the expected answer {error}")
+    actual = actual_of(task)
+    text = actual.body
+    if not isinstance(text, str):
+        return not_text(actual, "output")
+    for pattern in patterns:
+        if not affordable(pattern, text):
+            return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
+        found = pattern.search(text) if settings.match == "anywhere" else pattern.fullmatch(text)
+        if found is not None:
+            return Score.scored(1.0, answer=Value(found.group()))
+    return Score.scored(0.0, f"no match for {quoted(patterns[0].pattern)}" if len(patterns) == 1 else "no match")
+
+
+@lru_cache(maxsize=256)
+def _expected_pattern(pattern: str, ignore_case: bool) -> Pattern:
+    return compiled(pattern, ignore_case=ignore_case)
