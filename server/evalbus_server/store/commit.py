@@ -36,6 +36,13 @@ _STORED_RESULTS = """
 """
 
 
+class Stamp(NamedTuple):
+    """What events are given."""
+
+    now: float
+    era: int
+
+
 class Committed(NamedTuple):
     """What a commit made true."""
 
@@ -52,15 +59,17 @@ class Committed(NamedTuple):
 
 
 def commit(
-    connection: Connection, standing: Standing, changes: Changes, *, now: float, era: int
+    connection: Connection, standing: Standing, changes: Changes, stamp: Stamp, *, at_once: bool
 ) -> tuple[Committed, Standing]:
     """Store changes of a run, all or nothing. What is stored already stays as it is.
 
+    *at_once*: fail, and do not wait, while somebody else writes.
+
     Raises:
-        StoreTrouble: nothing was stored.
+        StoreTrouble: nothing was stored; DATABASE_LOCKED: somebody else writes just now.
     """
     try:
-        return _write(connection, standing, changes, now, era)
+        return _write(connection, standing, changes, stamp, at_once)
     except sqlite3.IntegrityError as error:
         connection.roll_back()
         if not is_repetition(error):
@@ -74,12 +83,12 @@ def commit(
     fresh, outputs, results = _without_repetitions(connection, standing.run, changes)
     if fresh == changes:
         raise StoreTrouble(Reason.INTERNAL, f"{connection.path} was changed by another program: nothing was stored")
-    committed, after = commit(connection, standing, fresh, now=now, era=era)
+    committed, after = commit(connection, standing, fresh, stamp, at_once=at_once)
     return committed._replace(repeated_outputs=outputs, repeated_results=results), after
 
 
 def _write(
-    connection: Connection, standing: Standing, changes: Changes, now: float, era: int
+    connection: Connection, standing: Standing, changes: Changes, stamp: Stamp, at_once: bool
 ) -> tuple[Committed, Standing]:
     raw = connection.raw
     run = standing.run
@@ -89,14 +98,14 @@ def _write(
     score_rows = rows.score_rows(run, scores)
     attempt_rows = rows.attempt_rows(run, attempts)
     result_rows = rows.result_rows(run, results)
-    raw.execute("BEGIN IMMEDIATE")
+    connection.begin(at_once=at_once)
     _insert(raw, "output", output_rows)
     _insert(raw, "score", score_rows)
     _insert(raw, "attempt", attempt_rows)
     after = replace(standing, outputs=standing.outputs + len(outputs))
     if results:
         _insert(raw, "result", result_rows)
-        after = _tell(raw, after, results, now, era)
+        after = _tell(raw, after, results, stamp)
     raw.execute("COMMIT")
     connection.note_commit()
     sequence = after.sequence if results else None
@@ -113,18 +122,16 @@ def _insert(raw: sqlite3.Connection, table: str, batch: rows.Batch) -> None:
             raw.executemany(rows.insert(table, columns), found[whole:])
 
 
-def _tell(
-    raw: sqlite3.Connection, standing: Standing, results: Sequence[ResultRecord], now: float, era: int
-) -> Standing:
+def _tell(raw: sqlite3.Connection, standing: Standing, results: Sequence[ResultRecord], stamp: Stamp) -> Standing:
     """Write the event about results, and the counts after them."""
     run = standing.run
     outcomes = [result.outcome for result in results]
     counts = standing.counts.plus(*(outcomes.count(outcome) for outcome in Outcome))
-    sequence = standing.next_sequence(era)
+    sequence = standing.next_sequence(stamp.era)
     fact = TrialsEnded(tuple((result.trial_id, result.outcome) for result in results), counts)
-    raw.execute(events.INSERT_EVENT, (run, sequence, now, "trials", events.body_of(fact)))
-    raw.execute(_STANDS, (counts.passed, counts.failed, counts.errored, counts.skipped, sequence, era, run))
-    return replace(standing, sequence=sequence, counts=counts, era=era)
+    raw.execute(events.INSERT_EVENT, (run, sequence, stamp.now, "trials", events.body_of(fact)))
+    raw.execute(_STANDS, (counts.passed, counts.failed, counts.errored, counts.skipped, sequence, stamp.era, run))
+    return replace(standing, sequence=sequence, counts=counts, era=stamp.era)
 
 
 def _without_repetitions(

@@ -22,8 +22,8 @@ _OLDEST = (3, 37)  # STRICT tables.
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
-_WAIT = 1.0
-"""Seconds that a call waits for another program that writes the file."""
+_WAIT = 1000
+"""Milliseconds that a call waits for another one that writes the file."""
 
 
 class Connection:
@@ -84,6 +84,21 @@ class Connection:
             if durable:
                 self.execute("PRAGMA synchronous = NORMAL")
 
+    def begin(self, *, at_once: bool) -> None:
+        """Begin a transaction to write; *at_once*: fail, and do not wait, while somebody else writes.
+
+        Raises:
+            sqlite3.OperationalError: SQLITE_BUSY: somebody else writes.
+        """
+        if not at_once:
+            self.raw.execute("BEGIN IMMEDIATE")
+            return
+        self.raw.execute("PRAGMA busy_timeout = 0")
+        try:
+            self.raw.execute("BEGIN IMMEDIATE")
+        finally:
+            self.raw.execute(f"PRAGMA busy_timeout = {_WAIT}")
+
     def roll_back(self) -> None:
         """Undo what the open transaction did; never hides the error behind it."""
         with contextlib.suppress(sqlite3.Error):
@@ -114,7 +129,9 @@ def connect_writing(path: Path) -> Connection:
     try:
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # Prompts and answers are private.
-        raw = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False, cached_statements=256)
+        raw = sqlite3.connect(
+            path, timeout=_WAIT / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
     except (sqlite3.Error, OSError) as error:
         raise trouble(error, path) from error
     try:
@@ -214,7 +231,7 @@ def _file_trouble(error: OSError, path: Path) -> StoreTrouble:
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
     address = f"file:{quote(str(path))}?mode=ro"
-    raw = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+    raw = sqlite3.connect(address, uri=True, timeout=_WAIT / 1000, isolation_level=None, check_same_thread=False)
     try:
         raw.execute("SELECT 1 FROM sqlite_master").fetchall()
     except sqlite3.Error as error:

@@ -23,9 +23,10 @@ _MOST_OTHERS = 1024
 _MOST_BYTES = 1 << 20
 _PATIENCE = 10.0
 """Seconds for which another program may lock the file before the log gives up."""
-_RETRY = 0.1
 _MOMENT = 0.002
-"""Seconds after which it is tried again when the store excludes commits."""
+"""Seconds after which a commit that would have waited is tried again."""
+_LONGEST_MOMENT = 0.1
+"""The same once it has been tried for long."""
 _ROW = 100
 """About so many bytes a record takes beside its content."""
 
@@ -33,8 +34,8 @@ _ROW = 100
 class CommittingStore(Protocol):
     """What the log asks of the store."""
 
-    def commit(self, run_id: str, changes: Changes) -> Committed:
-        """Store changes of a run, all or nothing."""
+    def commit(self, run_id: str, changes: Changes, *, at_once: bool) -> Committed:
+        """Store changes of a run, all or nothing; *at_once*: fail, and do not wait, while somebody else writes."""
         ...
 
     @property
@@ -97,9 +98,7 @@ class RunLog:
             StoreTrouble: it is not, and will not be.
         """
         while self._waiting and self._trouble is None:
-            if self._locked_since is not None:
-                await asyncio.sleep(_RETRY)
-            elif self._store.excludes_commits:
+            if self._locked_since is not None or self._store.excludes_commits:
                 await asyncio.sleep(_MOMENT)
             else:
                 self._commit()
@@ -136,7 +135,7 @@ class RunLog:
         taken = self._take()
         changes = _together(taken)
         try:
-            committed = self._store.commit(self._run_id, changes)
+            committed = self._store.commit(self._run_id, changes, at_once=True)
         except ServerError as error:
             self._meet(error, taken)
             return
@@ -165,7 +164,8 @@ class RunLog:
             self._waiting.extendleft(reversed(taken))
             for _, load in taken:
                 self._load = self._load.plus(load)
-            self._next = self._loop.call_later(_RETRY, self._commit)
+            moment = min(max(_MOMENT, (now - since) / 10), _LONGEST_MOMENT)
+            self._next = self._loop.call_later(moment, self._commit)
             return
         self._waiting.clear()
         self._trouble = error if isinstance(error, StoreTrouble) else StoreTrouble(error.reason, str(error))

@@ -14,7 +14,7 @@ from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.store import commit, datasets, runs
 from evalbus_server.store.checkpoint import Checkpointer
-from evalbus_server.store.commit import Committed
+from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
 from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
@@ -179,7 +179,7 @@ class Store(Reader):
                 "UPDATE progress SET protocol_faults = protocol_faults + ? WHERE run = ?", (n, run)
             )
 
-    def commit(self, run_id: str, changes: Changes) -> Committed:
+    def commit(self, run_id: str, changes: Changes, *, at_once: bool = False) -> Committed:
         """Store what happened to trials of a run, all or nothing, with one event about the results.
 
         A second output or result of a trial is left out and named in the answer: the first one stands. Holds the event
@@ -187,14 +187,16 @@ class Store(Reader):
 
         Raises:
             NotFound: RUN_NOT_FOUND.
-            StoreTrouble: nothing of it is stored.
+            StoreTrouble: nothing of it is stored; DATABASE_LOCKED: somebody else writes, and *at_once* says not to wait
+                (or it has lasted a second).
         """
         begun = time.monotonic()
         if self._lost or begun - self._looked >= _LOOKED_AFTER:
             self.check()
         standing = self._standing(run_id)
         try:
-            committed, after = commit.commit(self._connection, standing, changes, now=self._clock(), era=self._era)
+            stamp = Stamp(self._clock(), self._era)
+            committed, after = commit.commit(self._connection, standing, changes, stamp, at_once=at_once)
         except BaseException:
             del self._standings[run_id]  # Nobody knows how far a failed commit came: it is read again.
             raise
