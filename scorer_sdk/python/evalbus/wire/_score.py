@@ -108,7 +108,11 @@ def score_from_proto(message: score_pb2.Score) -> Score:
     """
     made = ScoreDraft()
     made.value = made.answer = made.failure = made.usage = None
-    if message.ByteSize() == _BARE_SIZE and message.status == score_pb2.SCORE_STATUS_SCORED and message.HasField("value"):
+    if (
+        message.ByteSize() == _BARE_SIZE
+        and message.status == score_pb2.SCORE_STATUS_SCORED
+        and message.HasField("value")
+    ):
         made.status = ScoreStatus.SCORED  # status and value take all the bytes: there is no other field to visit
         made.value = message.value
         made.name = made.label = made.explanation = made.metadata_json = ""
