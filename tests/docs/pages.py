@@ -97,6 +97,11 @@ class Page:
                 found.extend(_commands(block))
         return found
 
+    @property
+    def commands(self) -> list[Command]:
+        """The commands among its steps."""
+        return [step for step in self.steps if isinstance(step, Command)]
+
     @cached_property
     def links(self) -> list[str]:
         return [match["to"] for match in _LINK.finditer(self.prose)]

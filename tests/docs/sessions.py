@@ -56,7 +56,7 @@ class Session:
         self.ran = self._run()
 
     def _run(self) -> list[Ran]:
-        commands = [step for step in self.page.steps if isinstance(step, Command)]
+        commands = self.page.commands
         script = self.staged / "script.sh"
         script.write_text("\n".join(["status=0", *self._lines()]), encoding="utf-8")
         with _shell(script, self.folder) as shell, contextlib.suppress(subprocess.TimeoutExpired):
@@ -140,6 +140,5 @@ class Sessions:
 
 def last_code_is_shown(page: Page, command: Command) -> bool:
     """Whether the page looks at the exit code of a command, which then may be any."""
-    commands = [step for step in page.steps if isinstance(step, Command)]
-    place = commands.index(command) + 1
-    return place < len(commands) and "$?" in shlex.split(commands[place].words)
+    place = page.commands.index(command) + 1
+    return place < len(page.commands) and "$?" in shlex.split(page.commands[place].words)

@@ -1,13 +1,13 @@
 """A plugin written from the front page works the first time, for somebody who copies it and nothing else."""
 
 import ast
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
+import pytest
+
+from evalbus_server import RunState, Verdict
+from evalbus_server.store import open_reader
 from tests.docs.pages import PAGES, Block
+from tests.docs.sessions import Sessions
 
 FRONT = PAGES["README.md"]
 LINES = 15
@@ -26,25 +26,28 @@ def test_a_scorer_takes_15_lines() -> None:
     assert not any(isinstance(node, ast.Import) for node in imported)
 
 
-def test_the_scorer_of_the_front_page_works_the_first_time(tmp_path: Path) -> None:
-    for shown in FRONT.blocks:
-        if shown.file:
-            (tmp_path / shown.file).write_text(shown.body)
-    own = {name: value for name, value in os.environ.items() if not name.startswith("EVALBUS_")}
-    ended = subprocess.run(
-        [Path(sys.executable).with_name("evalbus"), "run", "desk.yaml", "--json"],
-        cwd=tmp_path,
-        env=own,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        stdin=subprocess.DEVNULL,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    numbers = json.loads(ended.stdout)
-    assert numbers["counts"]["planned"] == numbers["scores"]["polite"]["n"] == 4
-    assert numbers["scores"]["polite"]["mean"] == 0.5
-    assert numbers["scores"]["polite"]["errored"] == 0
+@pytest.mark.timeout(180)
+def test_the_scorer_of_the_front_page_works_the_first_time(sessions: Sessions) -> None:
+    """The files of the page, copied as they are, and `evalbus run` as a process of its own."""
+    session = sessions.of(FRONT)
+    (ran,) = [ran for ran in session.ran if ran.command.words == "evalbus run desk.yaml"]
+    assert ran.code == 0, ran.output
+    for name in ("polite.py", "desk.py", "items.jsonl", "desk.yaml"):
+        assert (session.folder / name).read_text() == block(name).body
+
+    with open_reader(session.folder / "evalbus.db") as reader:
+        (run,) = reader.runs()
+        results = reader.results(run)
+    assert (run.state, run.verdict) == (RunState.COMPLETED, Verdict.PASS)
+    polite = [key.key for key in run.score_keys].index("polite")
+    scores = {result.item.id: result.scores[polite].score for result in results}
+    assert {item: score.value for item, score in scores.items()} == {
+        "hours": 1.0,
+        "return": 1.0,
+        "shipping": 0.0,
+        "gift": 0.0,
+    }
+    assert scores["hours"].explanation == "polite words: please"
 
 
 def test_the_front_page_has_the_two_commands() -> None:

@@ -11,27 +11,20 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.runner.documents import read_yaml
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.settings import Settings
-from tests.docs.pages import PAGES, ROOT, Command, Page
+from tests.docs.pages import PAGES, ROOT, Page
 from tests.docs.sessions import NOT_RUN, Sessions, last_code_is_shown
 
 LANGUAGES = {"python", "yaml", "jsonl", "json", "csv", "toml", "console", "proto", ""}
 
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
-pages_with_commands = [page for page in PAGES.values() if any(isinstance(step, Command) for step in page.steps)]
-
-
-@pytest.fixture(scope="module")
-def sessions(tmp_path_factory):
-    made = Sessions(pages_with_commands, tmp_path_factory.mktemp("pages"))
-    yield made
-    made.close()
+pages_with_commands = [page for page in PAGES.values() if page.commands]
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", pages_with_commands, ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_it_shows(page: Page, sessions: Sessions) -> None:
     ran = sessions.of(page).ran
-    wanted = [step for step in page.steps if isinstance(step, Command) and not step.words.startswith(NOT_RUN)]
+    wanted = [command for command in page.commands if not command.words.startswith(NOT_RUN)]
     faults = [
         f"{page.name}:{each.command.line}: $ {each.command.words} ended with {each.code}:\n{each.output}"
         for each in ran
@@ -100,8 +93,8 @@ def test_the_scripts_that_pages_name_are_there() -> None:
     named = {
         command.words.split()[0]
         for page in pages_with_commands
-        for command in page.steps
-        if isinstance(command, Command) and command.words.startswith("scripts/")
+        for command in page.commands
+        if command.words.startswith("scripts/")
     }
     assert named
     for script in named:
