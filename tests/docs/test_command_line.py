@@ -44,7 +44,7 @@ def parameters(name: str) -> tuple[set[str], set[str]]:
 
 def test_every_command_has_a_section_and_there_is_no_other() -> None:
     told = set(re.findall(r"^## (evalbus .+)$", PAGE.text, re.MULTILINE))
-    assert told == COMMANDS.keys()
+    assert told == COMMANDS.keys(), f"{PAGE.name} has a section `## evalbus …` for each command"
 
 
 @every_command
@@ -52,7 +52,7 @@ def test_every_option_and_argument_is_in_the_table_of_its_command_and_there_is_n
     section = PAGE.section(name)
     first = [row.split("|")[1].strip(" `").split()[0] for row in re.findall(r"^\| `.*$", section, re.MULTILINE)]
     options, arguments = parameters(name)
-    assert sorted(first) == sorted(options | arguments)
+    assert sorted(first) == sorted(options | arguments), f"{PAGE.name}, {name}: one row for each"
 
 
 @every_command

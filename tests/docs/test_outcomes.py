@@ -36,7 +36,7 @@ def test_a_section_has_a_row_for_each_word(section, words) -> None:
     wanted = [word.name for word in words]
     if words is RunState:
         wanted += sorted(RUN_REASONS)
-    assert sorted(told) == sorted(wanted)
+    assert sorted(told) == sorted(wanted), f"{PAGE.name}, {section}: one row for each"
 
 
 def test_every_origin_of_a_failure_is_named() -> None:
@@ -66,11 +66,12 @@ def test_the_program_makes_no_reason_of_failures_that_is_not_told() -> None:
     made = re.compile(r"(?:Failure\(|unjudged\()[^)]*?\"([A-Z]+(?:_[A-Z]+)+)\"", re.DOTALL)
     for folder in ("server/evalbus_server", "scorer_sdk/python/evalbus"):
         for path in (ROOT / folder).rglob("*.py"):
-            assert set(made.findall(path.read_text())) <= told, path
+            unknown = set(made.findall(path.read_text())) - told
+            assert not unknown, f"{PAGE.name}, Reasons of failures: say what {unknown} of {path} means"
 
 
 def test_no_word_in_capitals_is_unknown() -> None:
     known = {name for words in SECTIONS.values() for name in words.__members__} | RUN_REASONS | COMMAND_LINE | OTHERS
     known |= {*first_cells("Reasons of failures"), *FailureOrigin.__members__}
     prose = re.sub(r"\([^)]*\.md[^)]*\)", "", PAGE.prose)
-    assert set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)*\b", prose)) <= known
+    assert set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)*\b", prose)) <= known, f"{PAGE.name} speaks of what does not exist"

@@ -82,6 +82,6 @@ def test_every_argument_of_run_is_told(function) -> None:
 
 
 def test_every_method_of_the_client_is_told() -> None:
-    told = set(re.findall(r"\b(?:client|run)\.(\w+)\(", SERVER.text))
-    assert public(Client) - {"close"} <= told | {"wait", "watch", "results", "summary", "cancel"}
-    assert {"wait", "watch", "results", "summary", "cancel"} <= told
+    told = set(re.findall(r"\b(?:client|run)\.(\w+)\(", SERVER.text))  # of a client, or of a run's handle
+    missing = public(Client) - {"close"} - told
+    assert not missing, f"say in {SERVER.name} what these do: {', '.join(sorted(missing))}"
