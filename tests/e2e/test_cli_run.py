@@ -1,4 +1,4 @@
-"""`evalbus run`, from the file to the exit code, with a target and a scorer in processes of their own."""
+"""`evalbus run`, from the file to the exit code, with a target and a scorer in processes of their own (RC-19)."""
 
 import json
 import re

@@ -15,6 +15,7 @@ from evalbus_server import Outcome, RunReport, RunState, TrialResult, Verdict
 from evalbus_server.errors import Invalid, NotFound, StoreTrouble, Unfit
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.runner.line import Progress
+from evalbus_server.store import open_reader
 
 SUMS = [
     {"id": "a", "input": "1+1", "expected": "2"},
@@ -110,6 +111,16 @@ def test_everybody_who_asks_is_told_of_progress_and_of_each_result():
     assert sorted((each.item.id, each.epoch) for each in items) == [(id, n) for id in "abc" for n in (1, 2)]
     assert progress[-1].counts == report.run.counts
     assert report.run.counts.passed == 6
+
+
+def test_what_a_callback_raises_ends_the_run_and_comes_out(tmp_path):
+    def stop(result: TrialResult) -> None:
+        raise ZeroDivisionError("enough")
+
+    with pytest.raises(ZeroDivisionError, match="enough"):
+        evalbus_server.run({"dataset": SUMS, "epochs": 50}, target=add_slowly, on_item=stop, db=tmp_path / "stopped.db")
+    with open_reader(tmp_path / "stopped.db") as reader:
+        assert [run.state for run in reader.runs()] == [RunState.INTERRUPTED]
 
 
 def test_the_text_of_a_report_says_why():

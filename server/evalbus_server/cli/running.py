@@ -52,16 +52,15 @@ def run(asked: Asked) -> int:
 async def _run(asked: Asked) -> int:
     experiment = asked.experiment
     async with embedded(asked.db) as app:
-        experiment = await app.publish(experiment)
-        started = await app.runs.start(experiment)
-        with Display(started.name) as display:
+        with Display(experiment.name) as display:
+            started = await app.runs.start(await app.publish(experiment))
             async with Interrupts(app.runs, started, display):
-                await _follow(app.runs, started, display)
+                await follow(app.runs, started, display)
         summary = await app.runs.summary(started.id)
     return conclude(summary, Place(asked.db, None).options, as_json=asked.as_json)
 
 
-async def _follow(runs: Runs, run: Run, display: Display) -> None:
+async def follow(runs: Runs, run: Run, display: Display) -> None:
     """Show how a run goes until it is over."""
     over = asyncio.ensure_future(runs.wait(run.id))
     try:
