@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evalbus import Failure, FailureCategory, Output
 from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
+from evalbus_server.plugin.exchange import KILLERS_IN_A_ROW, LONGEST_PAUSE
 from evalbus_server.plugin.port import PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
@@ -240,6 +241,40 @@ async def test_a_plugin_that_always_breaks_is_given_up():
     assert conversations <= 8
 
 
+async def test_a_plugin_that_breaks_at_every_trial_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    """After so many trials in a row that it is not them, and with a pause that grows (PL-06)."""
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    plugin = FakePlugin(lambda *_: DIE)
+    table = Table(plugin, concurrency=4)
+    monkeypatch.setattr("evalbus_server.plugin.exchange.asyncio.sleep", noted)
+    with pytest.raises(Unreachable, match=r"broke .* times: .*exit code 7"):
+        await table.ask(100)
+
+    assert len(table.done) == KILLERS_IN_A_ROW + 1
+    assert len(plugin.conversations) < 2 * KILLERS_IN_A_ROW
+    assert max(pauses) == LONGEST_PAUSE
+    assert pauses[0] < 1
+
+
+async def test_trials_that_break_the_plugin_now_and_then_do_not_end_the_run(monkeypatch: pytest.MonkeyPatch):
+    """More of them than would do in a row: an answer between two says that the plugin can work."""
+    monkeypatch.setattr("evalbus_server.plugin.exchange.LONGEST_PAUSE", 0.0)
+    plugin = FakePlugin(lambda position, before: DIE if position % 2 else Output("x"))
+    table = Table(plugin, concurrency=2)
+
+    await table.ask(3 * KILLERS_IN_A_ROW)
+
+    assert {type(table.result(position)) for position in range(0, len(table.done), 2)} == {Output}
+    assert {table.result(position).reason for position in range(1, len(table.done), 2)} == {"PLUGIN_DIED"}
+    assert len(table.done) == 3 * KILLERS_IN_A_ROW
+
+
 async def test_foreign_and_doubled_answers_are_faults_and_land_nowhere():
     """A reply for a foreign id never lands on another item; the first answer stands (PL-12)."""
     plugin = FakePlugin(lambda position, _: (0.05, Output("right")))
@@ -335,6 +370,49 @@ async def test_a_plugin_that_ignores_a_cancel_is_left_behind(monkeypatch: pytest
     await asyncio.wait_for(run, 5)
 
     assert table.done == {}
+
+
+async def test_a_rate_limit_halves_what_is_asked_at_a_time_and_answers_raise_it_again():
+    """Additive increase, multiplicative decrease; a flood of refusals counts once."""
+    refused = 0
+
+    def script(position: int, before: int):
+        nonlocal refused
+        if position < 8 and before == 0:
+            refused += 1
+            return failure(FailureCategory.RATE_LIMITED)
+        return (0.01, Output("x"))
+
+    plugin = FakePlugin(script)
+    table = Table(plugin, concurrency=8)
+    table.exchange.offer(flights(200))
+    table.exchange.finish()
+    run = asyncio.ensure_future(table.exchange.run())
+    await asyncio.sleep(0.05)
+    plugin.most_held = 0
+    await asyncio.sleep(0.02)
+    lowered = plugin.most_held
+    await run
+
+    assert refused == 8
+    assert 4 <= lowered <= 6
+    assert plugin.most_held == 8
+    assert len(table.done) == 200
+
+
+async def test_a_fault_of_the_sender_ends_the_exchange_instead_of_hanging_it():
+    """Nobody waits for the sender, so the receiver has to learn of it."""
+    plugin = FakePlugin(echo)
+    table = Table(plugin)
+    table.exchange.offer(flights(3))
+    await table.exchange.open()
+
+    async def broken(flights, now):
+        raise ValueError("cannot be encoded")
+
+    plugin.conversations[0].send = broken  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="cannot be encoded"):
+        await asyncio.wait_for(table.exchange.run(), 5)
 
 
 async def test_nothing_is_left_behind_after_many_rounds():
