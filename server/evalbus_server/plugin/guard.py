@@ -60,6 +60,7 @@ def _become(argv: list[str]) -> None:
 def _end(child: int, code: int | None) -> int:
     """End the group and all descendants; the child's exit code."""
     _signal_group(child, signal.SIGTERM)
+    _signal_group(child, signal.SIGCONT)  # who has been stopped would not hear it
     deadline = time.monotonic() + GRACE
     asked = False
     while time.monotonic() < deadline:
