@@ -7,6 +7,7 @@ from typing import Any
 
 from evalbus import Scorer
 from evalbus_server.scorer.builtin.answer import answer
+from evalbus_server.scorer.builtin.coverage import completeness, keyword_coverage
 from evalbus_server.scorer.builtin.exact_match import exact_match
 from evalbus_server.scorer.builtin.includes import includes
 from evalbus_server.scorer.builtin.last_number import last_number
@@ -15,11 +16,19 @@ from evalbus_server.scorer.builtin.match import match
 from evalbus_server.scorer.builtin.multiple_choice import multiple_choice
 from evalbus_server.scorer.builtin.numeric_diff import numeric_diff
 from evalbus_server.scorer.builtin.parts import ends_with, excludes, starts_with
+from evalbus_server.scorer.builtin.prose import length, readability
 from evalbus_server.scorer.builtin.regex import regex
+from evalbus_server.scorer.builtin.similarity import similarity
+from evalbus_server.scorer.builtin.text_overlap import content_similarity, textual_difference
+from evalbus_server.scorer.builtin.tone import tone
+from evalbus_server.scorer.builtin.translation import bleu, chrf
+from evalbus_server.scorer.builtin.word_overlap import f1, rouge_l
 
 _ALL: tuple[Scorer[Any, Any], ...] = (
     *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer, multiple_choice),
-    *(levenshtein, numeric_diff, last_number),
+    *(numeric_diff, last_number),
+    *(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),
+    *(keyword_coverage, completeness, tone, length, readability),
 )
 
 BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in _ALL}

@@ -41,6 +41,13 @@ def setting(default: T, description: str) -> T:
     return found
 
 
+def setting_list(description: str) -> list[Any]:
+    """The same for a list that is empty by default."""
+    made: Any = field(default_factory=list, metadata={"description": description})
+    found: list[Any] = made
+    return found
+
+
 def actual_of(task: ScoreTask) -> Value:
     """What is judged: the mapped output, else the part of the output that counts, else its content.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.scorer.builtin._compared import (
@@ -20,6 +20,7 @@ from evalbus_server.scorer.builtin._compared import (
     preparation,
     quoted,
     setting,
+    setting_list,
 )
 
 
@@ -29,10 +30,7 @@ class ExcludesSettings:
 
     ignore_case: bool = setting(True, CASE)
     normalize: Normalize = setting("none", NORMALIZE)
-    texts: list[str] = field(
-        default_factory=list,
-        metadata={"description": "The unwanted texts; without them those of the expected answer are."},
-    )
+    texts: list[str] = setting_list("The unwanted texts; without them those of the expected answer are.")
 
 
 def _for_excludes(settings: ExcludesSettings) -> Prepare:
