@@ -34,6 +34,7 @@ TABLES = [
             schema.Epochs,
             schema.Limits,
             schema.TrialBounds,
+            schema.PoolUse,
             schema.Criterion,
         )
     ),

@@ -254,6 +254,14 @@ class TrialBounds(_Part):
     steps: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
 
 
+class PoolUse(_Part):
+    """Places that the targets of all runs share which name this pool."""
+
+    name: Name
+    concurrency: Annotated[int, Field(ge=1, le=10_000)]
+    """How many there are; the run that started last says it."""
+
+
 class Limits(_Part):
     """Bounds on time, work and trouble. Lengths of time are in seconds."""
 
@@ -268,6 +276,8 @@ class Limits(_Part):
     cost: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
     trial: TrialBounds = Field(default_factory=TrialBounds)
+    pool: PoolUse | None = None
+    """Shared with other runs; None: the target's places are the run's own."""
 
     @field_validator("cost")
     @classmethod

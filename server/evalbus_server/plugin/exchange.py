@@ -21,6 +21,7 @@ import structlog
 from evalbus import Failure, FailureCategory, FailureOrigin, Usage
 from evalbus._plugin import Open, ProgressKind, Ready, TrialProgress
 from evalbus_server.errors import Reason, Unreachable
+from evalbus_server.plugin.pool import Member, Pool
 from evalbus_server.plugin.port import (
     Answered,
     Conversation,
@@ -41,6 +42,8 @@ LOSSES_BEFORE_SUSPICION = 2
 KILLERS_IN_A_ROW = 20
 """So many trials that each break the plugin alone, with no answer between them: then it is not the trials."""
 LONGEST_PAUSE = 5.0
+LOWERED_FOR = 1.0
+"""Seconds in which a second rate limit is taken for one of the same flood."""
 GRACE_AT_END = 5.0
 """Seconds that unanswered, given-up trials get before their stream is broken off."""
 
@@ -62,6 +65,11 @@ class Rules:
     """Attempt numbers are session * 1000 + n."""
 
 
+def _no_pools(granted: int) -> Sequence[Pool]:
+    """Nothing is shared with anybody."""
+    return ()
+
+
 class Exchange:
     """Keeps up to `rules.concurrency` trials in flight at one plugin and hands the answers on in batches."""
 
@@ -80,6 +88,11 @@ class Exchange:
         self._rules = rules
         self._done = done
         self._origin = origin
+        self._pools: Callable[[int], Sequence[Pool]] = _no_pools
+        self._memberships: list[Member] = []
+        self._allowed = float(rules.concurrency)  # lowered when the plugin asks for less, raised as it answers
+        self._lowered_at = float("-inf")
+        self._fault: Exception | None = None
         self._todo: deque[Flight] = deque()
         self._flying: dict[int, Flight] = {}
         self._running: dict[int, Flight] = {}  # those of a plugin with progress that have started, by start
@@ -137,6 +150,18 @@ class Exchange:
         """Trials that were offered and have no final result."""
         return len(self._todo) + len(self._flying) + len(self._running) + len(self._later) + len(self._suspects)
 
+    def share(self, pools: Callable[[int], Sequence[Pool]]) -> None:
+        """Share places with other exchanges: *pools* gives the pools, once the plugin has granted a limit."""
+        self._pools = pools
+
+    def change(self, rules: Rules) -> None:
+        """Go on by other rules; what is in flight keeps its deadlines."""
+        self._rules = rules
+        self._allowed = float(rules.concurrency)
+        self._silence = float("inf") if rules.silence is None else rules.silence
+        self._silence_is_short = self._silence < rules.timeout
+        self._bell.set()
+
     def finish(self) -> None:
         """Nothing more will be offered: `run` returns once everything is answered."""
         self._finishing = True
@@ -161,6 +186,7 @@ class Exchange:
         else:
             self._flying.clear()
             self._running.clear()
+            self._tell_pools()
         self._bell.set()
 
     async def open(self) -> Ready:
@@ -193,16 +219,21 @@ class Exchange:
                 if lost is None or self._nothing_left():
                     return
                 self._recover(lost, await self._plugin.last_words())
+                self._tell_pools()
                 await self._plugin.restart()
+                if self._nothing_left():
+                    return
                 in_a_row = max(self._fruitless, self._killers)
                 if in_a_row > 1:
                     await asyncio.sleep(min(0.1 * 2**in_a_row, LONGEST_PAUSE))
         finally:
             self._disarm()
+            self._leave_pools()
 
     async def close(self) -> None:
         """Break off whatever is open."""
         self._disarm()
+        self._leave_pools()
         if self._conversation is not None:
             conversation, self._conversation = self._conversation, None
             await conversation.abandon()
@@ -219,8 +250,9 @@ class Exchange:
         self._ended = False
         self._last_heard = self._loop.time()
         described = self._plugin.info.max_in_flight or DEFAULT_CREDIT
-        granted = min(described, conversation.ready.max_in_flight or described)
-        self._credit = min(self._rules.concurrency, granted)
+        self._credit = min(described, conversation.ready.max_in_flight or described)
+        self._leave_pools()
+        self._memberships = [pool.join(self._bell.set) for pool in self._pools(self._credit)]
 
     async def _converse(self, conversation: Conversation) -> ConversationLost | None:
         """Send and receive until all is done (None) or the conversation is lost."""
@@ -239,6 +271,8 @@ class Exchange:
                 return None
             return ConversationLost("the plugin ended the conversation before it had answered everything")
         except ConversationLost as lost:
+            if self._fault is not None:
+                raise self._fault from None
             return lost
         finally:
             if not sender.done():
@@ -268,6 +302,9 @@ class Exchange:
                 await self._bell.wait()
         except ConversationLost:
             return  # the receiver tells
+        except Exception as fault:  # a fault of ours: nobody waits for the sender, so the receiver has to learn of it
+            self._fault = fault
+            await conversation.abandon()
 
     def _next_part(self) -> list[Flight]:
         """Take what may be sent now into flight: as much as credit and one message allow."""
@@ -280,14 +317,31 @@ class Exchange:
                 return []
             part = [self._suspects.popleft()]
         else:
-            free = self._credit - len(self._flying) - len(self._running) - len(self._zombies)
-            count = min(free, RECORDS_A_MESSAGE, len(self._todo))
+            limit = min(self._credit, self._rules.concurrency, int(self._allowed))
+            count = min(limit - self._held, len(self._todo), RECORDS_A_MESSAGE)
+            for membership in self._memberships:
+                count = membership.room(count) if count > 0 else 0
             if count <= 0:
                 return []
             take = self._todo.popleft
             part = [take() for _ in range(count)]
         self._launch(part, now)
+        self._tell_pools()
         return part
+
+    @property
+    def _held(self) -> int:
+        """Places taken at the plugin: trials that are given up still take one until they are answered."""
+        return len(self._flying) + len(self._running) + len(self._zombies)
+
+    def _tell_pools(self) -> None:
+        for membership in self._memberships:
+            membership.hold(self._held)
+
+    def _leave_pools(self) -> None:
+        for membership in self._memberships:
+            membership.leave()
+        self._memberships = []
 
     def _launch(self, part: list[Flight], now: float) -> None:
         wall = time.time()
@@ -350,6 +404,9 @@ class Exchange:
                 final.append(flight)
         self._progressed = True
         self._killers = 0
+        if self._allowed < self._rules.concurrency:
+            self._allowed = min(self._rules.concurrency, self._allowed + len(final) / self._allowed)
+        self._tell_pools()
         self._bell.set()
         if final:
             self._done(final)
@@ -399,6 +456,7 @@ class Exchange:
             return None
         backoff = min(0.2 * 2.0 ** min(flight.tries, 10), 30.0) * random.uniform(0.5, 1.5)
         if failure.category is FailureCategory.RATE_LIMITED:
+            self._lower(now)
             asked = _asked(failure)
             wait = max(asked, backoff) + random.uniform(0, 0.2 + 0.25 * asked)
             waited = now + wait - (now if flight.first_sent is None else flight.first_sent)
@@ -407,6 +465,15 @@ class Exchange:
             return None
         flight.tries += 1
         return max(_asked(failure), backoff)
+
+    def _lower(self, now: float) -> None:
+        """Ask for half as much at a time after a rate limit, but only once for all that were in flight then.
+
+        Additive increase, multiplicative decrease, as TCP does (Chiu and Jain, 1989).
+        """
+        if now - self._lowered_at >= LOWERED_FOR:
+            self._lowered_at = now
+            self._allowed = max(self._allowed / 2, 1.0)
 
     # --- news and push-back -------------------------------------------------------------------------------------
 
@@ -437,7 +504,7 @@ class Exchange:
 
     def _push_back(self, push_back: PushBack) -> None:
         if push_back.max_in_flight is not None:
-            self._credit = min(self._rules.concurrency, max(push_back.max_in_flight, 1))
+            self._credit = max(push_back.max_in_flight, 1)
         if push_back.pause > 0:
             self._paused_until = self._loop.time() + min(push_back.pause, LONGEST_RETRY_AFTER)
             self._arm(self._paused_until)
@@ -523,7 +590,8 @@ class Exchange:
 
     def _watch_for_stuck(self, now: float) -> None:
         """Break a conversation off when given-up trials hold every credit, or keep the end waiting."""
-        held = bool(self._zombies) and (len(self._zombies) >= self._credit or bool(self._suspects))
+        limit = min(self._credit, self._rules.concurrency)
+        held = bool(self._zombies) and (len(self._zombies) >= limit or bool(self._suspects))
         if not (held or self._cancelled or self._ended):
             self._stuck_since = None
             return

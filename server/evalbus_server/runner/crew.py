@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from evalbus import FailureOrigin, PluginInfo, ScorerInfo
@@ -20,6 +20,7 @@ from evalbus_server.model.experiment import Experiment, PluginUse, ScorerUse, re
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.pool import Pool, Pools
 from evalbus_server.plugin.port import Flight, Plugin
 from evalbus_server.runner.names import score_keys, scorer_names
 
@@ -57,6 +58,8 @@ class Means:
     builtins: Mapping[str, Definition[Any, Any]]
     commands: frozenset[tuple[str, ...]] | None = None
     """The commands that may be started; None: all (an embedded run starts what its file says)."""
+    pools: Pools = field(default_factory=Pools)
+    """Places at plugins that the runs of a server share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,19 @@ class Crew:
             session=call.session,
         )
         origin = FailureOrigin.TARGET if scorer is None else FailureOrigin.SCORER
-        return Exchange(plugin, opening, rules, done, origin=origin)
+        exchange = Exchange(plugin, opening, rules, done, origin=origin)
+        exchange.share(functools.partial(self._pools, use, plugin.info.name))
+        return exchange
+
+    def _pools(self, use: PluginUse, name: str, granted: int) -> list[Pool]:
+        """What a plugin's exchange shares with those of other runs: the plugin itself, and the run's named pool."""
+        pools = []
+        if use.address is not None:
+            pools.append(self._means.pools.get(("plugin", use.address, name), granted))
+        named = self._call.experiment.limits.pool
+        if named is not None and not isinstance(use, ScorerUse):
+            pools.append(self._means.pools.get(("named", named.name), named.concurrency))
+        return pools
 
     @property
     def _exchanges(self) -> list[Exchange]:

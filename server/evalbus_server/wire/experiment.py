@@ -142,6 +142,8 @@ def _limits_to_proto(limits: Limits) -> pb.Limits:
     if limits.trial != TrialBounds():
         trial = limits.trial
         message.trial.CopyFrom(item_pb2.TrialLimits(messages=trial.messages, tokens=trial.tokens, steps=trial.steps))
+    if limits.pool is not None:
+        message.pool.CopyFrom(pb.PoolUse(name=limits.pool.name, concurrency=limits.pool.concurrency))
     return message
 
 
@@ -300,6 +302,8 @@ def _limits_from_proto(message: pb.Limits) -> Document:
                 raise _invalid("limits.max_errors", "says neither a count nor a share; leave it out for no limit")
     if message.HasField("trial"):
         document["trial"] = _set_fields(message.trial, "messages", "tokens", "steps")
+    if message.HasField("pool"):
+        document["pool"] = {"name": message.pool.name, "concurrency": message.pool.concurrency}
     return document
 
 

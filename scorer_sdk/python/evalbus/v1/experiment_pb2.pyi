@@ -574,6 +574,7 @@ class Limits(_message.Message):
     COST_MICROS_FIELD_NUMBER: _builtins.int
     CURRENCY_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     concurrency: _builtins.int
     """Trials that the target works on at the same time: 1 to 10,000; default 10."""
     retries: _builtins.int
@@ -608,6 +609,10 @@ class Limits(_message.Message):
     def trial(self) -> _item_pb2.TrialLimits:
         """Bounds for each trial."""
 
+    @_builtins.property
+    def pool(self) -> Global___PoolUse:
+        """Places that the targets of several runs share. Absent: the target's places are the run's own."""
+
     def __init__(
         self,
         *,
@@ -622,10 +627,11 @@ class Limits(_message.Message):
         cost_micros: _builtins.int | None = ...,
         currency: _builtins.str = ...,
         trial: _item_pb2.TrialLimits | None = ...,
+        pool: Global___PoolUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_cost_micros", b"_cost_micros", "_max_errors", b"_max_errors", "_retries", b"_retries", "_tokens", b"_tokens", "_trial", b"_trial", "concurrency", b"concurrency", "cost_micros", b"cost_micros", "deadline", b"deadline", "max_errors", b"max_errors", "retries", b"retries", "silence", b"silence", "timeout", b"timeout", "tokens", b"tokens", "trial", b"trial", "trial_timeout", b"trial_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_cost_micros", b"_cost_micros", "_max_errors", b"_max_errors", "_pool", b"_pool", "_retries", b"_retries", "_tokens", b"_tokens", "_trial", b"_trial", "concurrency", b"concurrency", "cost_micros", b"cost_micros", "deadline", b"deadline", "max_errors", b"max_errors", "pool", b"pool", "retries", b"retries", "silence", b"silence", "timeout", b"timeout", "tokens", b"tokens", "trial", b"trial", "trial_timeout", b"trial_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_cost_micros", b"_cost_micros", "_max_errors", b"_max_errors", "_retries", b"_retries", "_tokens", b"_tokens", "_trial", b"_trial", "concurrency", b"concurrency", "cost_micros", b"cost_micros", "currency", b"currency", "deadline", b"deadline", "max_errors", b"max_errors", "retries", b"retries", "silence", b"silence", "timeout", b"timeout", "tokens", b"tokens", "trial", b"trial", "trial_timeout", b"trial_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_cost_micros", b"_cost_micros", "_max_errors", b"_max_errors", "_pool", b"_pool", "_retries", b"_retries", "_tokens", b"_tokens", "_trial", b"_trial", "concurrency", b"concurrency", "cost_micros", b"cost_micros", "currency", b"currency", "deadline", b"deadline", "max_errors", b"max_errors", "pool", b"pool", "retries", b"retries", "silence", b"silence", "timeout", b"timeout", "tokens", b"tokens", "trial", b"trial", "trial_timeout", b"trial_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrency: _TypeAlias = _typing.Literal["concurrency"]  # noqa: Y015
     _WhichOneofArgType__concurrency: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency"]  # noqa: Y015
@@ -633,6 +639,8 @@ class Limits(_message.Message):
     _WhichOneofArgType__cost_micros: _TypeAlias = _typing.Literal["_cost_micros", b"_cost_micros"]  # noqa: Y015
     _WhichOneofReturnType__max_errors: _TypeAlias = _typing.Literal["max_errors"]  # noqa: Y015
     _WhichOneofArgType__max_errors: _TypeAlias = _typing.Literal["_max_errors", b"_max_errors"]  # noqa: Y015
+    _WhichOneofReturnType__pool: _TypeAlias = _typing.Literal["pool"]  # noqa: Y015
+    _WhichOneofArgType__pool: _TypeAlias = _typing.Literal["_pool", b"_pool"]  # noqa: Y015
     _WhichOneofReturnType__retries: _TypeAlias = _typing.Literal["retries"]  # noqa: Y015
     _WhichOneofArgType__retries: _TypeAlias = _typing.Literal["_retries", b"_retries"]  # noqa: Y015
     _WhichOneofReturnType__tokens: _TypeAlias = _typing.Literal["tokens"]  # noqa: Y015
@@ -646,6 +654,8 @@ class Limits(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_errors) -> _WhichOneofReturnType__max_errors | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pool) -> _WhichOneofReturnType__pool | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retries) -> _WhichOneofReturnType__retries | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens) -> _WhichOneofReturnType__tokens | None: ...
@@ -653,6 +663,32 @@ class Limits(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__trial) -> _WhichOneofReturnType__trial | None: ...
 
 Global___Limits: _TypeAlias = Limits  # noqa: Y015
+
+@_typing.final
+class PoolUse(_message.Message):
+    """Places that the targets of all runs share which name this pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The pool's name."""
+    concurrency: _builtins.int
+    """How many places there are, 1 to 10,000; the run that started last says it."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        concurrency: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolUse: _TypeAlias = PoolUse  # noqa: Y015
 
 @_typing.final
 class ErrorLimit(_message.Message):

@@ -59,6 +59,16 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.CancelRunRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.CancelRunResponse.FromString,
                 _registered_method=True)
+        self.PauseRun = channel.unary_unary(
+                '/evalbus.v1.RunService/PauseRun',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.PauseRunRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.PauseRunResponse.FromString,
+                _registered_method=True)
+        self.ResumeRun = channel.unary_unary(
+                '/evalbus.v1.RunService/ResumeRun',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -137,6 +147,36 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseRun(self, request, context):
+        """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
+        that is PAUSED already is returned as it is.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not at work here. One that is over needs no pause; one that another process
+        carries out is for that one to pause.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeRun(self, request, context):
+        """Goes on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED, and returns at once: only what is missing is
+        done. Experiment, dataset version and selection are those that the run began with, and so must the plugins be.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is finished or at work; or a plugin is not what it was when the run began
+        (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
+        * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
+        * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -202,6 +242,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.CancelRun,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.CancelRunRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.CancelRunResponse.SerializeToString,
+            ),
+            'PauseRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseRun,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.PauseRunRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.PauseRunResponse.SerializeToString,
+            ),
+            'ResumeRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeRun,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -331,6 +381,60 @@ class RunService(object):
             '/evalbus.v1.RunService/CancelRun',
             evalbus_dot_v1_dot_run__pb2.CancelRunRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.CancelRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/PauseRun',
+            evalbus_dot_v1_dot_run__pb2.PauseRunRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.PauseRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/ResumeRun',
+            evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,28 @@ class RunServiceStub:
     * NOT_FOUND: no run has this id.
     * FAILED_PRECONDITION: another process carries the run out. Ask that one.
     """
+    PauseRun: _aio.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]
+    """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
+    that is PAUSED already is returned as it is.
+
+    Errors:
+
+    * NOT_FOUND: no run has this id.
+    * FAILED_PRECONDITION: the run is not at work here. One that is over needs no pause; one that another process
+      carries out is for that one to pause.
+    """
+    ResumeRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]
+    """Goes on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED, and returns at once: only what is missing is
+    done. Experiment, dataset version and selection are those that the run began with, and so must the plugins be.
+
+    Errors:
+
+    * NOT_FOUND: no run has this id.
+    * FAILED_PRECONDITION: the run is finished or at work; or a plugin is not what it was when the run began
+      (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
+    * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
+    * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -158,6 +180,40 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
 
         * NOT_FOUND: no run has this id.
         * FAILED_PRECONDITION: another process carries the run out. Ask that one.
+        """
+
+    @_abc_1.abstractmethod
+    def PauseRun(
+        self,
+        request: _run_pb2.PauseRunRequest,
+        context: _aio.ServicerContext[_run_pb2.PauseRunRequest, _abc.Awaitable[_run_pb2.PauseRunResponse]],
+    ) -> _abc.Awaitable[_run_pb2.PauseRunResponse]:
+        """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
+        that is PAUSED already is returned as it is.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not at work here. One that is over needs no pause; one that another process
+          carries out is for that one to pause.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeRun(
+        self,
+        request: _run_pb2.ResumeRunRequest,
+        context: _aio.ServicerContext[_run_pb2.ResumeRunRequest, _abc.Awaitable[_run_pb2.ResumeRunResponse]],
+    ) -> _abc.Awaitable[_run_pb2.ResumeRunResponse]:
+        """Goes on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED, and returns at once: only what is missing is
+        done. Experiment, dataset version and selection are those that the run began with, and so must the plugins be.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is finished or at work; or a plugin is not what it was when the run began
+          (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
+        * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
+        * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
         """
 
     @_abc_1.abstractmethod

@@ -87,6 +87,7 @@ LIMITS = _optional(
     cost=st.integers(0, 10**15).map(lambda micros: micros / 1_000_000),
     currency=st.sampled_from(["USD", "EUR"]),
     trial=_optional(messages=st.integers(1, 9), tokens=st.integers(1, 9), steps=st.integers(1, 9)),
+    pool=st.fixed_dictionaries({"name": NAME, "concurrency": st.integers(1, 10_000)}),
 )
 CRITERION = st.one_of(
     _joined(

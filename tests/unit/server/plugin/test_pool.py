@@ -1,0 +1,110 @@
+"""Pools: places that exchanges share, dealt fairly."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalbus import Output
+from evalbus_server.plugin.pool import Pool, Pools
+from tests.unit.server.plugin.fakes import FakePlugin, Table, flights
+
+
+def nobody() -> None:
+    """Wake nobody."""
+
+
+def test_one_member_may_take_all():
+    """While nobody else waits."""
+    member = Pool(5).join(nobody)
+
+    assert member.room(9) == 5
+
+
+def test_members_share_evenly_while_both_wait():
+    """Nobody takes more than an even share; what one gives back wakes the other."""
+    woken = []
+    pool = Pool(6)
+    first = pool.join(lambda: woken.append("first"))
+    second = pool.join(lambda: woken.append("second"))
+    first.hold(first.room(10))
+    assert second.room(10) == 0
+
+    first.hold(4)
+    assert woken == ["second"]
+    second.hold(second.room(10))
+
+    assert (first.held, second.held) == (4, 2)
+    assert first.room(10) == 0
+    first.hold(3)
+    assert second.room(10) == 1
+
+
+def test_who_leaves_gives_everything_back():
+    """And wakes those who wait."""
+    woken = []
+    pool = Pool(2)
+    first = pool.join(nobody)
+    second = pool.join(lambda: woken.append("second"))
+    first.hold(2)
+    assert second.room(1) == 0
+
+    first.leave()
+
+    assert woken == ["second"]
+    assert second.room(5) == 2
+
+
+def test_a_pool_has_one_name_in_a_server():
+    """The latest capacity counts for all."""
+    pools = Pools()
+
+    assert pools.get(("named", "gpu"), 3) is pools.get(("named", "gpu"), 5)
+    assert pools.get(("named", "gpu"), 5).capacity == 5
+    assert pools.get(("plugin", "gpu"), 1) is not pools.get(("named", "gpu"), 5)
+
+
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60))
+def test_no_order_of_events_overfills_a_pool(capacity: int, steps: list[tuple[int, int]]):
+    """Takes and gives of four members."""
+    pool = Pool(capacity)
+    members = [pool.join(nobody) for _ in range(4)]
+    for who, count in steps:
+        member = members[who]
+        member.hold(member.held + member.room(count) if count % 2 else max(member.held - count, 0))
+        assert 0 <= pool.held <= capacity
+
+
+async def test_two_runs_never_exceed_a_shared_limit_and_both_get_on():
+    """RC-15: the peak is the limit, and neither run starves."""
+    pool = Pool(3)
+    held = peak = 0
+    order: list[str] = []
+
+    def table(name: str) -> Table:
+        def script(position: int, before: int):
+            nonlocal held, peak
+            held += 1
+            peak = max(peak, held)
+
+            def over() -> None:
+                nonlocal held
+                held -= 1
+                order.append(name)
+
+            asyncio.get_running_loop().call_later(0.0049, over)
+            return (0.005, Output("x"))
+
+        made = Table(FakePlugin(script), concurrency=10)
+        made.exchange.share(lambda granted: [pool])
+        made.exchange.offer(flights(40))
+        made.exchange.finish()
+        return made
+
+    first, second = table("first"), table("second")
+
+    await asyncio.gather(first.exchange.run(), second.exchange.run())
+
+    assert peak == 3
+    assert (len(first.done), len(second.done)) == (40, 40)
+    assert 10 <= order[:40].count("second") <= 30
