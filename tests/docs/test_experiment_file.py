@@ -1,7 +1,5 @@
 """The tables of keys say what the schemas say: every key, no other, with its default and its choices."""
 
-import inspect
-import json
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -12,8 +10,8 @@ from evalbus_server.dataset.mapping import FIELDS
 from evalbus_server.model import experiment as schema
 from evalbus_server.model.reducers import METRICS, REDUCERS, REDUCERS_OF_K
 from evalbus_server.model.written import format_duration, parse_duration
-from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.settings import CommandSettings, LimitSettings, Settings, TlsSettings
+from tests.docs import builtins
 from tests.docs.pages import PAGES, Page, plain
 
 EXPERIMENT = PAGES["docs/experiment-file.md"]
@@ -143,34 +141,6 @@ def test_the_example_uses_every_top_level_key() -> None:
     assert told == keys(schema.Experiment).keys()
 
 
-@pytest.mark.parametrize("name", sorted(BUILTINS))
-def test_a_builtin_scorer_is_told_with_its_settings_and_their_defaults(name: str) -> None:
-    page = PAGES["docs/builtin-scorers.md"]
-    advice = f"{page.name} needs this, or something in better words:\n\n{section_of(name)}"
-    assert f"\n## {name}\n" in page.text, advice
-    mark = f"<!-- settings: {name} -->"
-    settings = settings_of(name)
-    assert (mark in page.section(name)) == bool(settings), advice
-    told = {plain(row[0]): plain(row[1]) for row in page.table(mark[5:-4])} if settings else {}
-    assert told == {key: default for key, (default, _) in settings.items()}, advice
-
-
-def settings_of(name: str) -> dict[str, tuple[str, str]]:
-    """The settings of a builtin scorer: default and meaning."""
-    text = BUILTINS[name].info.settings_schema
-    properties = json.loads(text)["properties"] if text else {}
-    return {key: (_written(part["default"]), part.get("description", "")) for key, part in properties.items()}
-
-
-def _written(default: Any) -> str:
-    if default in (None, [], {}, ""):
-        return "–"
-    return default if isinstance(default, str) else json.dumps(default)
-
-
-def section_of(name: str) -> str:
-    """A section for the page, made of what the scorer says of itself."""
-    rows = [f"| `{key}` | `{default}` | {meaning} |" for key, (default, meaning) in settings_of(name).items()]
-    head = [f"<!-- settings: {name} -->", "| setting | default | meaning |", "| --- | --- | --- |"]
-    doc = inspect.getdoc(BUILTINS[name].function) or ""
-    return "\n".join([f"## {name}", "", doc, "", *(head + rows if rows else ())])
+def test_the_page_of_builtin_scorers_says_what_they_say_of_themselves() -> None:
+    written = builtins.PAGE.read_text().partition(builtins.MARK)[2]
+    assert written.strip() == builtins.sections().strip(), "bring it up to date: python -m tests.docs.builtins"
