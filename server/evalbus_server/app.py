@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from evalbus import Item, TrialLimits
 from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.summary import summarise
+from evalbus_server.api.control import Control
 from evalbus_server.api.server import Parts, Server
 from evalbus_server.api.server import serve as serve_until_asked
 from evalbus_server.dataset.read import read_batches
@@ -82,7 +83,8 @@ async def embedded(path: str | Path) -> AsyncIterator[App]:
         app = App(store, _runs(store))
         with rare_collection():
             try:
-                yield app
+                async with Control(app.runs, store.path):
+                    yield app
             finally:
                 await app.runs.close(grace=0.0)
     finally:
@@ -102,7 +104,8 @@ async def serve(serving: Serving) -> None:
         commands = frozenset(command.argv for command in serving.allowed.commands)
         parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
         with rare_collection():
-            await serve_until_asked(Server(parts, serving.listening, serving.allowed), grace=serving.grace)
+            async with Control(parts.runs, store.path):
+                await serve_until_asked(Server(parts, serving.listening, serving.allowed), grace=serving.grace)
     finally:
         store.close()
 

@@ -20,7 +20,7 @@ SECTIONS: dict[str, type[Enum]] = {
     "Failure categories": FailureCategory,
     "Reasons of errors": Reason,
 }
-RUN_REASONS = {"CANCELLED", "INTERRUPTED", "STOPPED", "DEADLINE", "MAX_ERRORS", "BUDGET"}
+RUN_REASONS = {"CANCELLED", "PAUSED", "INTERRUPTED", "STOPPED", "DEADLINE", "MAX_ERRORS", "BUDGET"}
 COMMAND_LINE = {"USAGE", "TRIAL_FAILED", "IO"}
 OTHERS = {"SETUP_FAILED", "VALUE_ERROR", "EVALBUS_TOKEN", "EVALBUS_LOG", "SIGTERM", "JSON", "TLS", "RUN"}
 

@@ -314,6 +314,39 @@ async def test_a_cancelled_run_ends_soon_and_keeps_what_is_stored(served: Served
     assert (ended.state, ended.partial, ended.counts.pending) == (RunState.CANCELLED, True, 10)
 
 
+async def test_a_run_is_paused_and_resumed(served: Served) -> None:
+    """Its watchers stay with it, and see every trial end once."""
+    gate = asyncio.Event()
+    async with echoing(gate) as address:
+        await served.client.upload_dataset("d", items(30))
+        run = await served.client.start(experiment(address, limits={"concurrency": 3}))
+        watcher = asyncio.create_task(run.wait())
+        while not served.parts.runs.progress(run.id):
+            await asyncio.sleep(0.01)
+        assert (await run.pause()).state is RunState.RUNNING
+        gate.set()
+        while (await run.get()).state is not RunState.PAUSED:
+            await asyncio.sleep(0.01)
+        assert (await refused(served.client.pause("r999999"))).reason == "RUN_NOT_FOUND"
+        assert (await run.pause()).state is RunState.PAUSED
+
+        assert (await run.resume()).state is RunState.QUEUED
+        ended = await asyncio.wait_for(watcher, 20)
+
+    assert (ended.state, ended.counts.pending) == (RunState.COMPLETED, 0)
+    assert (await refused(run.resume())).reason == "RUN_NOT_RESUMABLE"
+    assert (await refused(run.pause())).reason == "RUN_NOT_HERE"
+
+
+async def test_a_run_that_callers_may_not_start_here_is_not_resumed_for_them(tmp_path: Path, address: str) -> None:
+    """Though the run itself may stand in the database: somebody at this machine has started it."""
+    async with serving(tmp_path) as served:
+        run_id = await over(served, address, limits={"max_errors": 0})
+        assert (await served.client.get(run_id)).state is RunState.ABORTED
+    async with serving(tmp_path, allowed=Allowed(concurrency=1)) as served:
+        assert (await refused(served.client.resume(run_id))).reason == "EXPERIMENT_INVALID"
+
+
 async def test_cancelling_a_run_that_is_over_returns_it_as_it_is(served: Served, address: str) -> None:
     run_id = await over(served, address, 1)
 

@@ -188,6 +188,27 @@ class Client:
         response = await self._server.ask(self._server.runs.CancelRun, run_pb2.CancelRunRequest(run_id=run_id))
         return messages.run(response.run)
 
+    async def pause(self, run_id: str) -> Run:
+        """Pause a run: trials in flight finish, then it is PAUSED until it is resumed. Watch it for that.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, or RUN_NOT_HERE: it is not at work there.
+        """
+        response = await self._server.ask(self._server.runs.PauseRun, run_pb2.PauseRunRequest(run_id=run_id))
+        return messages.run(response.run)
+
+    async def resume(self, run_id: str, *, accept_changed: bool = False) -> Run:
+        """Go on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED: only what is missing is done.
+
+        *accept_changed* goes on although a plugin is another version or build than when the run began.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_NOT_RESUMABLE, PLUGIN_CHANGED, or what hinders a plugin.
+        """
+        request = run_pb2.ResumeRunRequest(run_id=run_id, accept_changed=accept_changed)
+        response = await self._server.ask(self._server.runs.ResumeRun, request, START_LIMIT)
+        return messages.run(response.run)
+
     async def watch(
         self, run_id: str, after: int | None = None, *, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
@@ -292,6 +313,14 @@ class RunHandle:
     async def cancel(self) -> Run:
         """Cancel the run; see Client.cancel."""
         return await self._client.cancel(self.id)
+
+    async def pause(self) -> Run:
+        """Pause the run; see Client.pause."""
+        return await self._client.pause(self.id)
+
+    async def resume(self, *, accept_changed: bool = False) -> Run:
+        """Go on with the run; see Client.resume."""
+        return await self._client.resume(self.id, accept_changed=accept_changed)
 
     def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""

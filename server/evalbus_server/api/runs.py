@@ -68,6 +68,15 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         """Cancel a run; one that is over is returned as it is."""
         return run_pb2.CancelRunResponse(run=run_to_proto(self._runs.cancel(request.run_id)))
 
+    async def PauseRun(self, request: run_pb2.PauseRunRequest, context: Context) -> run_pb2.PauseRunResponse:
+        """Pause a run; what is in flight finishes."""
+        return run_pb2.PauseRunResponse(run=run_to_proto(self._runs.pause(request.run_id)))
+
+    async def ResumeRun(self, request: run_pb2.ResumeRunRequest, context: Context) -> run_pb2.ResumeRunResponse:
+        """Go on with a run."""
+        run = await self._starter.resume(request.run_id, accept_changed=request.accept_changed)
+        return run_pb2.ResumeRunResponse(run=run_to_proto(run))
+
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:

@@ -84,6 +84,15 @@ class Starter:
             raise Conflict(Reason.REQUEST_ID_REUSED, message, field="request_id")
         return run
 
+    async def resume(self, run_id: str, *, accept_changed: bool) -> Run:
+        """Go on with a run, as far as its experiment is one that callers may run here.
+
+        Raises:
+            ServerError: what hinders it.
+        """
+        self._refuse_at_the_end()
+        return await self._runs.resume(run_id, accept_changed=accept_changed, admit=self._allowed.admit)
+
     def _refuse_at_the_end(self) -> None:
         if self.stopping:
             raise Unreachable(Reason.SERVER_STOPPING, "the server stops and starts no more runs; ask again later")

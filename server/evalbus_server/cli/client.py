@@ -141,6 +141,25 @@ class Remote:
         response = await self._server.ask(self._server.runs.CancelRun, run_pb2.CancelRunRequest(run_id=run_id))
         return run_from_proto(response.run)
 
+    async def pause(self, run_id: str) -> Run:
+        """Pause a run.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_NOT_HERE.
+        """
+        response = await self._server.ask(self._server.runs.PauseRun, run_pb2.PauseRunRequest(run_id=run_id))
+        return run_from_proto(response.run)
+
+    async def resume(self, run_id: str, *, accept_changed: bool = False) -> Run:
+        """Go on with a run.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_NOT_RESUMABLE, PLUGIN_CHANGED, or what hinders a plugin.
+        """
+        request = run_pb2.ResumeRunRequest(run_id=run_id, accept_changed=accept_changed)
+        response = await self._server.ask(self._server.runs.ResumeRun, request, START_LIMIT)
+        return run_from_proto(response.run)
+
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from rich.console import Console
 from rich.text import Text
 
@@ -10,6 +12,7 @@ from evalbus_server.cli.report import Document, console, print_json, print_repor
 from evalbus_server.model.summary import Summary
 from evalbus_server.wire.jsonform import summary_document
 
+HALTED = ("PAUSED", "CANCELLED", "INTERRUPTED", "ABORTED")
 VERDICTS = {"PASS": ExitCode.PASS, "FAIL": ExitCode.FAIL, "INCONCLUSIVE": ExitCode.INCONCLUSIVE}
 
 
@@ -56,6 +59,9 @@ def _constant(document: Document) -> str:
 
 
 def _print_next(out: Console, document: Document, where: str) -> None:
-    lines = [f"evalbus runs results {document['run']}{where}", f"evalbus runs show {document['run']}{where} --json"]
-    for label, line in zip(("next", ""), lines, strict=True):
+    run = document["run"]
+    lines = [f"evalbus runs results {run}{where}", f"evalbus runs show {run}{where} --json"]
+    if document["state"] in HALTED:
+        lines.insert(0, f"evalbus runs resume {run}{where}")
+    for label, line in zip_longest(("next",), lines, fillvalue=""):
         out.print(Text(f"{label:9}{line}", "dim"), soft_wrap=True)

@@ -11,6 +11,7 @@ Db: TypeAlias = Annotated[
     Path | None,
     typer.Option("--db", metavar="F", help="The database [default: $EVALBUS_DB, else ./evalbus.db]."),
 ]
+Detach: TypeAlias = Annotated[bool, typer.Option("--detach", help="With --server: start, print the id, do not wait.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 RunId: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the beginning of it, or `latest`.")]
 Server: TypeAlias = Annotated[

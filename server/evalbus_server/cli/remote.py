@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 
 from evalbus_server import logs
 from evalbus_server.cli.client import Remote
@@ -19,32 +20,37 @@ from evalbus_server.wire.jsonform import run_document
 
 def run(asked: Asked, place: Place, *, detach: bool) -> int:
     """Start a run at a server, and watch it unless *detach*. Ctrl-C stops the watching only."""
+    experiment = asked.experiment
+    return carried(place, lambda server: server.start(experiment), as_json=asked.as_json, detach=detach)
+
+
+def carried(place: Place, begin: Callable[[Remote], Awaitable[Run]], *, as_json: bool, detach: bool) -> int:
+    """Let a server *begin* to work on a run, and watch it unless *detach*. Ctrl-C stops the watching only."""
     logs.set_up("warning")
-    started: list[Run] = []
+    begun: list[Run] = []
+
+    async def work() -> int:
+        async with Remote(place.server or "", os.environ) as server:
+            run = await begin(server)
+            begun.append(run)
+            if detach:
+                if as_json:
+                    print_json(run_document(run))
+                else:
+                    print(run.id)
+                return ExitCode.PASS
+            await follow_to_the_end(server, run, events=False)
+            summary = await server.summary(await server.run(run.id))
+        return conclude(summary, place.options, as_json=as_json, own=False)
+
     try:
-        return asyncio.run(_run(asked, place, started, detach=detach))
+        return asyncio.run(work())
     except KeyboardInterrupt:
-        if not started:
+        if not begun:
             raise
-        run_id = started[0].id
+        run_id = begun[0].id
         message = f"run {run_id} goes on; watch it again with evalbus runs watch {run_id}{place.options}"
         raise Ending(ExitCode.INTERRUPTED, "INTERRUPTED", message) from None
-
-
-async def _run(asked: Asked, place: Place, started: list[Run], *, detach: bool) -> int:
-    experiment = asked.experiment
-    async with Remote(place.server or "", os.environ) as server:
-        run = await server.start(experiment)
-        started.append(run)
-        if detach:
-            if asked.as_json:
-                print_json(run_document(run))
-            else:
-                print(run.id)
-            return ExitCode.PASS
-        await follow_to_the_end(server, run, events=False)
-        summary = await server.summary(await server.run(run.id))
-    return conclude(summary, place.options, as_json=asked.as_json, own=False)
 
 
 def plan(asked: Asked, place: Place) -> int:

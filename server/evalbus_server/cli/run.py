@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Json, Server, one_place
+from evalbus_server.cli.options import Db, Detach, Json, Server, one_place
 
 
 def run(  # noqa: PLR0913  # each is an option
@@ -29,7 +29,7 @@ def run(  # noqa: PLR0913  # each is an option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, ask nothing, store nothing.")] = False,
     db: Db = None,
     server: Server = None,
-    detach: Annotated[bool, typer.Option("--detach", help="With --server: start, print the id, do not wait.")] = False,
+    detach: Detach = False,
     as_json: Json = False,
 ) -> int:
     """Run an experiment and show its numbers and verdict.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Json, RunId, Server, one_place
+from evalbus_server.cli.options import Db, Detach, Json, RunId, Server, one_place
 
-app = typer.Typer(help="List, show and watch runs, and read their results.", rich_markup_mode=None)
+if TYPE_CHECKING:
+    from evalbus_server.cli.reading import Place
+
+app = typer.Typer(help="List, show, watch and control runs, and read their results.", rich_markup_mode=None)
 
 
 class State(StrEnum):
@@ -98,3 +102,52 @@ def results(  # noqa: PLR0913  # each is an option
 
     outcomes = [each.value for each in outcome or ()]
     reading.read(reading.Place(db, server), lambda source: reading.results(source, run, outcomes, item, jsonl=jsonl))
+
+
+@app.command()
+def resume(  # noqa: PLR0913  # each is an option
+    run: RunId,
+    accept_changed: Annotated[
+        bool, typer.Option("--accept-changed", help="Go on though a plugin is not what it was.")
+    ] = False,
+    db: Db = None,
+    server: Server = None,
+    detach: Detach = False,
+    as_json: Json = False,
+) -> int:
+    """Go on with a run that has halted: only what is missing is done.
+
+    It was paused, interrupted, aborted or cancelled. Ends with the code of the verdict, as `evalbus run`.
+    """
+    place = _place(db, server, detach)
+    from evalbus_server.cli import control
+
+    return control.resume(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
+
+
+@app.command()
+def pause(run: RunId, db: Db = None, server: Server = None, as_json: Json = False) -> int:
+    """Pause a run: trials in flight finish, and it can be resumed."""
+    place = _place(db, server)
+    from evalbus_server.cli import control
+
+    return control.pause(run, place, as_json=as_json)
+
+
+@app.command()
+def cancel(run: RunId, db: Db = None, server: Server = None, as_json: Json = False) -> int:
+    """Cancel a run; what is stored stays."""
+    place = _place(db, server)
+    from evalbus_server.cli import control
+
+    return control.cancel(run, place, as_json=as_json)
+
+
+def _place(db: Path | None, server: str | None, detach: bool = False) -> Place:
+    one_place(db, server)
+    if detach and server is None:
+        message = "it needs --server, since a run without one ends with this command"
+        raise typer.BadParameter(message, param_hint="--detach")
+    from evalbus_server.cli.reading import Place
+
+    return Place(db, server)

@@ -21,7 +21,7 @@ from evalbus_server.dataset.select import Selector
 from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment, Limits
-from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection
+from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection, Verdict
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import EPOCHS, Changes
 from evalbus_server.runner.crew import Call, Crew, Means
@@ -43,6 +43,10 @@ PAGE = 1000
 _log = structlog.get_logger("evalbus.run")
 
 Given = Mapping[str, Definition[Any, Any]]
+
+
+def _as_it_is(experiment: Experiment) -> Experiment:
+    return experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +190,18 @@ class Runs:
         self._working[run.id] = working
         working.task = asyncio.create_task(self._work(working, experiment), name=f"run {run.id}")
 
-    async def resume(self, run_id: str, *, accept_changed: bool = False, given: Given | None = None) -> Run:
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        accept_changed: bool = False,
+        given: Given | None = None,
+        admit: Callable[[Experiment], Experiment] = _as_it_is,
+    ) -> Run:
         """Go on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED: only what is missing is done.
 
         Everything else is as it was: experiment, dataset version, selection, settings. *accept_changed* goes on even
-        though a plugin is another version or build than before.
+        though a plugin is another version or build than before. *admit* refuses what an experiment may not do here.
 
         Raises:
             NotFound: there is no such run.
@@ -204,7 +215,7 @@ class Runs:
                 states = ", ".join(state.name for state in RESUMABLE)
                 message = f"run {run.id} is {run.state.name}; what can be resumed is {states}"
                 raise Unfit(Reason.RUN_NOT_RESUMABLE, message)
-            experiment = Experiment.from_json(run.experiment_json)
+            experiment = admit(Experiment.from_json(run.experiment_json))
             call = Call(experiment, run.id, run.session + 1, run.selection.items, given or {})
             crew = Crew(call, self._means)
             await crew.assemble()
@@ -215,6 +226,7 @@ class Runs:
                 await crew.dismiss()
                 raise
             self._begin(run, crew, experiment)
+            self._bell.ring(run.id)
         return run
 
     def _dataset(self, experiment: Experiment) -> DatasetVersion:
@@ -319,6 +331,8 @@ class Runs:
         crew.on_target, crew.on_scorer = line.target_answered, panel.answered
         line.connect(crew.target, panel, log)
         working.line = line
+        if working.ending is not None:
+            return  # somebody ended it while it was being put together
         deadline = None if limits.deadline is None else loop.call_later(limits.deadline, watchdog.deadline_passed)
         try:
             panel.resume(stored)
@@ -348,10 +362,7 @@ class Runs:
         """Store the end of a run with its verdict, and tell everybody."""
         run_id = working.run.id
         try:
-            verdict = None
-            if state.over:
-                summary = await self._summarise(replace(self._store.run(run_id), state=state))
-                verdict = summary.verdict
+            verdict = await self._verdict(replace(self._store.run(run_id), state=state)) if state.over else None
             self._store.change_state(run_id, state, reason=reason, verdict=verdict)
             _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
         except StoreTrouble as trouble:
@@ -363,6 +374,16 @@ class Runs:
             self._working.pop(run_id, None)
             working.over.set()
             self._bell.ring(run_id)
+
+    async def _verdict(self, run: Run) -> Verdict:
+        """What the criteria say at the end; INCONCLUSIVE if the numbers cannot be made, since the end counts more."""
+        try:
+            return (await self._summarise(run)).verdict
+        except StoreTrouble:
+            raise
+        except Exception:  # a baseline that is gone, or a fault of ours
+            _log.exception("the verdict could not be made", run=run.id)
+            return Verdict.INCONCLUSIVE
 
     # --- ending -------------------------------------------------------------------------------------------------
 
@@ -377,6 +398,11 @@ class Runs:
         working = self._working.get(run.id)
         if working is None:
             if run.state.over:
+                return run
+            if run.state is RunState.PAUSED:
+                reason, verdict = "CANCELLED: on request, while it was paused", Verdict.INCONCLUSIVE
+                run = self._store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=verdict)
+                self._bell.ring(run.id)
                 return run
             raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is carried out by another process; ask that one")
         self._end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)

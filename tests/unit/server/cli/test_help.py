@@ -18,6 +18,9 @@ COMMANDS = [
     "runs show",
     "runs watch",
     "runs results",
+    "runs resume",
+    "runs pause",
+    "runs cancel",
     "plugins",
     "plugins describe",
 ]

@@ -1,0 +1,125 @@
+"""The work of the commands that change a run: go on with it, pause it, cancel it; for a database and for a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evalbus import CallFailed
+from evalbus_server import logs
+from evalbus_server.api.control import ask
+from evalbus_server.app import App, embedded
+from evalbus_server.cli import remote
+from evalbus_server.cli.client import Remote
+from evalbus_server.cli.database import Database
+from evalbus_server.cli.display import Display
+from evalbus_server.cli.ends import conclude
+from evalbus_server.cli.exits import ExitCode
+from evalbus_server.cli.reading import Place
+from evalbus_server.cli.report import console, print_json
+from evalbus_server.cli.running import Interrupts, follow
+from evalbus_server.model.run import Run
+from evalbus_server.settings import database_path
+from evalbus_server.wire.jsonform import run_document
+
+Begin: TypeAlias = Callable[[App, Run], Awaitable[Run]]
+"""Begins work, in this process, on what the named run asks for."""
+
+
+# --- going on ---------------------------------------------------------------------------------------------------
+
+
+def resume(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool) -> int:
+    """Go on with a run, here or at a server; the exit code says how it went."""
+    if place.server is None:
+        return carried(
+            run_id,
+            place,
+            lambda app, run: app.runs.resume(run.id, accept_changed=accept_changed),
+            as_json=as_json,
+        )
+
+    async def begin(server: Remote) -> Run:
+        run = await server.run(run_id)
+        return await server.resume(run.id, accept_changed=accept_changed)
+
+    return remote.carried(place, begin, as_json=as_json, detach=detach)
+
+
+def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool) -> int:
+    """Carry a run out in this process; the exit code says how it went."""
+    logs.set_up("warning")
+    path = database_path(place.db, os.environ)
+
+    async def work() -> int:
+        named = await _named(path, run_id)
+        async with embedded(path) as app:
+            with Display(named.name) as display:
+                begun = await begin(app, named)
+                async with Interrupts(app.runs, begun, display):
+                    await follow(app.runs, begun, display)
+            summary = await app.runs.summary(begun.id)
+        return conclude(summary, place.options, as_json=as_json)
+
+    return asyncio.run(work())
+
+
+async def _named(path: Path, run_id: str) -> Run:
+    """A run by its id, the beginning of it, or `latest`; a database that is not there is not made."""
+    async with Database(path) as database:
+        return await database.run(run_id)
+
+
+# --- a word to a run at work ------------------------------------------------------------------------------------
+
+
+def cancel(run_id: str, place: Place, *, as_json: bool) -> int:
+    """Cancel a run, whoever carries it out."""
+    return _told(run_id, place, "cancel", as_json=as_json)
+
+
+def pause(run_id: str, place: Place, *, as_json: bool) -> int:
+    """Pause a run, whoever carries it out."""
+    return _told(run_id, place, "pause", as_json=as_json)
+
+
+def _told(run_id: str, place: Place, word: str, *, as_json: bool) -> int:
+    logs.set_up("warning")
+    work = _tell_server(run_id, place, word) if place.server is not None else _tell_process(run_id, place, word)
+    document = asyncio.run(work)
+    if as_json:
+        print_json(document)
+    else:
+        console().print(_acknowledged(document, word, place), markup=False, highlight=False, soft_wrap=True)
+    return ExitCode.PASS
+
+
+async def _tell_server(run_id: str, place: Place, word: str) -> dict[str, Any]:
+    async with Remote(place.server or "", os.environ) as server:
+        run = await server.run(run_id)
+        return run_document(await (server.cancel(run.id) if word == "cancel" else server.pause(run.id)))
+
+
+async def _tell_process(run_id: str, place: Place, word: str) -> dict[str, Any]:
+    """Over the control socket of the database; without anybody there, in this process."""
+    path = database_path(place.db, os.environ)
+    named = await _named(path, run_id)
+    answer = ask(path.resolve(), {"do": word, "run": named.id})
+    if answer is None:
+        async with embedded(path) as app:
+            return run_document(app.runs.cancel(named.id) if word == "cancel" else app.runs.pause(named.id))
+    if "error" in answer:
+        raise CallFailed(answer["error"]["reason"], answer["error"]["message"], "")
+    document: dict[str, Any] = answer["run"]
+    return document
+
+
+def _acknowledged(document: dict[str, Any], word: str, place: Place) -> str:
+    run, state = document["run"], document["state"]
+    if state not in ("QUEUED", "RUNNING"):
+        return f"run {run} is {state}"
+    doing = {"cancel": "is being cancelled", "pause": "pauses once trials in flight have finished"}[word]
+    return f"run {run} {doing}; evalbus runs watch {run}{place.options} follows it to its end"

@@ -1,0 +1,342 @@
+"""Runs under control: killed, resumed, paused and cancelled from other processes; what is missing is done once."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import stat
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+from tests.e2e.command_line import Desk, serving
+
+PLUGINS = """
+import os
+import time
+from dataclasses import dataclass
+
+from evalbus import Item, Output, Score, scorer, serve, target
+
+
+@dataclass(frozen=True)
+class Settings:
+    delay: float = 0.0
+
+
+def note(file, item):
+    with open(file, "a") as log:
+        log.write(item.id + "\\n")
+
+
+@target("adder", version=os.environ.get("ADDER_VERSION", "1.0.0"))
+def adder(item: Item, settings: Settings) -> Output:
+    \"\"\"Adds two numbers; at once while `quick` lies here.\"\"\"
+    note("target.log", item)
+    if not os.path.exists("quick"):
+        time.sleep(settings.delay)
+    return Output(sum(int(part) for part in item.input.text.split("+")))
+
+
+@scorer("close", version="1.0.0")
+def close(item: Item, output: Output) -> Score:
+    \"\"\"How close a number is to the expected one; it takes its time while `slow` lies here.\"\"\"
+    note("scorer.log", item)
+    while os.path.exists("slow"):
+        time.sleep(0.05)
+    return Score.scored(1 / (1 + abs(output.content.data - item.expected.data)))
+
+
+serve(adder, close)
+"""
+
+EXPERIMENT = """
+name: sums
+dataset: {path: items.jsonl}
+target: {command: [python, plugins.py], settings: {delay: 0.25}}
+scorers:
+  - {use: exact_match, threshold: 1.0}
+  - {command: [python, plugins.py], name: close, concurrency: 2}
+limits: {concurrency: 4}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path, items=100)
+    made.write("plugins.py", PLUGINS)
+    made.write("sums.yaml", EXPERIMENT)
+    return made
+
+
+def quickly(desk):
+    """From now on the target takes no time."""
+    desk.write("quick", "")
+
+
+def wait_for(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come to that")
+
+
+def query(desk, statement):
+    """From the database, which may not be there yet."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{desk.folder}/evalbus.db?mode=ro", uri=True)) as connection:
+            return connection.execute(statement).fetchall()
+    except sqlite3.OperationalError:
+        return [(0,)]
+
+
+def outputs(desk):
+    return query(desk, "SELECT count(*) FROM output")[0][0]
+
+
+def calls(desk, who):
+    path = desk.folder / f"{who}.log"
+    return Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+def started(desk, *words, until=12):
+    """A run at work that has stored some outputs."""
+    process = desk.start("run", "sums.yaml", *words)
+    wait_for(lambda: outputs(desk) >= until)
+    return process
+
+
+def killed(desk, process):
+    """Gone without a word, and its plugins too."""
+    plugins = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=5)
+    _, alive = psutil.wait_procs(plugins, timeout=8)
+    assert alive == []
+
+
+def assert_whole(desk, document, trials=100):
+    """Exactly one result for each trial, with its scores, and counts that say so."""
+    assert document["counts"]["pending"] == 0
+    assert document["counts"]["passed"] == trials
+    assert query(desk, "SELECT count(*) FROM result") == [(trials,)]
+    assert query(desk, "SELECT count(*), count(DISTINCT trial) FROM output") == [(trials, trials)]
+    assert query(desk, "SELECT key, count(*) FROM score GROUP BY key") == [(0, trials), (1, trials)]
+
+
+# --- kill and resume --------------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_is_resumed_and_asks_the_target_only_for_what_was_missing(desk):
+    """RC-07: also from the middle of a session that was itself a resumed one."""
+    killed(desk, started(desk))
+    first = {f"i{trial:03}" for (trial,) in query(desk, "SELECT trial FROM output")}
+    asked = calls(desk, "target")
+    assert 0 < len(first) < 100
+
+    process = desk.start("runs", "resume", "latest")
+    wait_for(lambda: outputs(desk) >= len(first) + 12)
+    killed(desk, process)
+    second = {f"i{trial:03}" for (trial,) in query(desk, "SELECT trial FROM output")} - first
+    between = calls(desk, "target") - asked
+    assert not first & between.keys()
+
+    quickly(desk)
+    ended = desk.run("runs", "resume", "latest", "--json")
+
+    assert ended.code == 0, ended.err
+    assert (ended.document["state"], ended.document["verdict"]) == ("COMPLETED", "PASS")
+    assert_whole(desk, ended.document)
+    last = calls(desk, "target") - asked - between
+    assert last == Counter({f"i{n:03}" for n in range(100)} - first - second)
+    assert desk.run("runs", "show", "latest", "--json").document == ended.document
+
+
+def test_stored_outputs_without_a_score_are_scored_without_the_target(desk):
+    """O7: whatever was stored is not asked again, and scores that were stored neither."""
+    desk.write("slow", "")
+    quickly(desk)
+    process = started(desk, until=100)
+    wait_for(lambda: calls(desk, "scorer"))
+    killed(desk, process)
+    asked = calls(desk, "target")
+    assert query(desk, "SELECT count(*) FROM result") == [(0,)]
+    (desk.folder / "slow").unlink()
+
+    ended = desk.run("runs", "resume", "latest", "--json")
+
+    assert ended.code == 0, ended.err
+    assert_whole(desk, ended.document)
+    assert calls(desk, "target") == asked
+
+
+def test_a_run_goes_on_after_ctrl_c_and_its_progress_starts_at_what_is_done(desk):
+    process = started(desk)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    run = query(desk, "SELECT id FROM run")[0][0]
+    assert f"evalbus runs resume {run}" in out
+    done = query(desk, "SELECT count(*) FROM result")[0][0]
+    quickly(desk)
+
+    ended = desk.run("runs", "resume", run)
+
+    assert ended.code == 0, ended.err
+    counts = [json.loads(body)["counts"] for (body,) in query(desk, "SELECT body FROM event ORDER BY sequence")]
+    dones = [sum(each[1:]) for each in counts]
+    assert dones == sorted(dones) and done in dones and dones[-1] == 100
+    assert {each[0] for each in counts} == {100}
+
+
+def test_what_cannot_be_resumed_says_why_and_changes_nothing(desk):
+    killed(desk, started(desk))
+    quickly(desk)
+    other = {"ADDER_VERSION": "2.0.0"}
+    before = query(desk, "SELECT state, session FROM progress")
+
+    changed = desk.run("runs", "resume", "latest", env=other)
+    assert changed.code == 2
+    assert "plugin 'adder' has another version" in changed.reason
+    assert "--accept-changed" in desk.run("runs", "resume", "--help").out
+    unknown = desk.run("runs", "resume", "r999999", "--json")
+    assert (unknown.code, json.loads(unknown.reason)["error"]["reason"]) == (2, "RUN_NOT_FOUND")
+    assert desk.run("runs", "resume", "latest", "--db", "none.db").code == 4
+    assert not (desk.folder / "none.db").exists()
+    assert query(desk, "SELECT session FROM progress") == [(before[0][1],)]
+
+    accepted = desk.run("runs", "resume", "latest", "--accept-changed", "--json", env=other)
+    assert accepted.code == 0, accepted.err
+    again = desk.run("runs", "resume", "latest")
+    assert again.code == 2
+    assert "is COMPLETED; what can be resumed is" in again.reason
+
+
+# --- over the control socket ------------------------------------------------------------------------------------
+
+
+def test_a_run_of_another_process_is_paused_and_resumed(desk):
+    """What is in flight finishes, and the process that carried it out ends; nobody is left behind."""
+    process = started(desk)
+
+    paused = desk.run("runs", "pause", "latest")
+    out, err = process.communicate(timeout=20)
+
+    assert paused.code == 0, paused.err
+    assert "pauses once trials in flight have finished" in paused.out
+    assert process.returncode == 3
+    assert "is PAUSED: on request" in err.splitlines()[-1]
+    assert "evalbus runs resume" in out
+    assert query(desk, "SELECT count(*) FROM attempt") == [(0,)]
+    assert calls(desk, "target").total() == outputs(desk)
+    assert not (desk.folder / "evalbus.db.sock").exists()
+    assert "is PAUSED" in desk.run("runs", "pause", "latest").out
+
+    quickly(desk)
+    ended = desk.run("runs", "resume", "latest", "--json")
+    assert ended.code == 0, ended.err
+    assert_whole(desk, ended.document)
+    assert calls(desk, "target").total() == 100
+
+
+def test_a_run_of_another_process_is_cancelled_within_a_second(desk):
+    process = started(desk, "--set", "target.settings.delay=5", "--set", "limits.concurrency=100", until=0)
+    wait_for(lambda: calls(desk, "target"))
+
+    asked = desk.run("runs", "cancel", "latest", "--json")
+    before = time.monotonic()
+    process.communicate(timeout=20)
+
+    assert asked.code == 0, asked.err
+    assert asked.document["state"] == "RUNNING"
+    assert time.monotonic() - before < 8  # the plugin cannot be interrupted in its sleep, and is ended
+    assert process.returncode == 3
+    shown = desk.run("runs", "show", "latest", "--json").document
+    assert (shown["state"], shown["partial"], shown["verdict"]) == ("CANCELLED", True, "INCONCLUSIVE")
+    assert shown["counts"]["errored"] == 0  # a cancel of the run leaves trials pending (O5)
+    assert "is CANCELLED" in desk.run("runs", "cancel", "latest").out
+
+
+def test_a_paused_run_that_nobody_works_on_is_cancelled(desk):
+    process = started(desk)
+    desk.run("runs", "pause", "latest")
+    process.communicate(timeout=20)
+
+    assert "is CANCELLED" in desk.run("runs", "cancel", "latest").out
+    shown = desk.run("runs", "show", "latest", "--json").document
+    assert (shown["state"], shown["verdict"]) == ("CANCELLED", "INCONCLUSIVE")
+    nothing = desk.run("runs", "pause", "latest")
+    assert nothing.code == 2
+    assert "nothing to pause" in nothing.reason
+
+
+def test_only_its_user_reaches_the_socket_and_a_dead_ones_is_replaced(desk):
+    killed(desk, started(desk))
+    path = desk.folder / "evalbus.db.sock"
+    assert path.is_socket()  # left behind
+
+    process = desk.start("runs", "resume", "latest")
+    wait_for(lambda: not stat.S_IMODE(path.stat().st_mode) & 0o077 and _answers(path))
+    quickly(desk)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert not path.exists()
+
+
+def _answers(path):
+    """Whether somebody listens, and says that nonsense is nonsense."""
+    with socket.socket(socket.AF_UNIX) as talking:
+        talking.settimeout(5)
+        try:
+            talking.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        for line in (b"nonsense\n",):
+            talking.sendall(line)
+            answer = json.loads(talking.makefile("rb").readline())
+            assert answer["error"]["reason"] == "REQUEST_INVALID"
+    return True
+
+
+def test_a_database_in_a_deep_folder_is_controlled_too(desk):
+    """The address of a socket holds about 100 bytes."""
+    folder = desk.folder / ("deep" * 20) / ("deeper" * 20)
+    folder.mkdir(parents=True)
+    path = folder / "evalbus.db"
+    process = desk.start("run", "sums.yaml", "--db", str(path))
+    wait_for(lambda: calls(desk, "target").total() > 10)
+
+    assert desk.run("runs", "pause", "latest", "--db", str(path)).code == 0
+    process.communicate(timeout=20)
+    assert process.returncode == 3
+
+
+# --- at a server ------------------------------------------------------------------------------------------------
+
+
+def test_the_same_at_a_server(desk):
+    desk.write("server.yaml", "commands: [[python, plugins.py]]\n")
+    with serving(desk, "--config", "server.yaml") as (_, address):
+        at = ("--server", address)
+        run = desk.run("run", "sums.yaml", "--detach", "--set", "target.settings.delay=2", *at).out.strip()
+        wait_for(lambda: outputs(desk) >= 12)
+        assert "pauses" in desk.run("runs", "pause", run, *at).out
+        wait_for(lambda: desk.run("runs", "show", run, "--json", *at).document["state"] == "PAUSED")
+        assert desk.run("runs", "resume", run, "--detach", *at).out.strip() == run
+        assert "is being cancelled" in desk.run("runs", "cancel", run, *at).out
+        wait_for(lambda: desk.run("runs", "show", run, "--json", *at).document["state"] == "CANCELLED")
+
+        quickly(desk)
+        ended = desk.run("runs", "resume", run, "--json", *at)
+
+        assert ended.code == 0, ended.err
+        assert_whole(desk, ended.document)
+        refused = desk.run("runs", "resume", run, *at)
+        assert (refused.code, "what can be resumed" in refused.reason) == (2, True)
+    assert desk.run("runs", "resume", run, "--detach").code == 2
