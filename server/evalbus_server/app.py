@@ -264,6 +264,10 @@ class SharedPlace:
         self.token = shared.process.token
         self.limit = shared.process.limit
 
+    def __str__(self) -> str:
+        """What the process is started as."""
+        return str(self._shared.process)
+
     async def address(self) -> str:
         """The socket of the process, which is started if it does not run."""
         shared = self._shared

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,10 @@ class FixedAddress:
         self.token = token
         self.limit = limit
 
+    def __str__(self) -> str:
+        """Where it is."""
+        return f"at {self._address}"
+
     async def address(self) -> str:
         """The address as it was given."""
         return self._address
@@ -65,6 +70,7 @@ class LaunchedProcess:
     ) -> None:
         """*argv* `python` as first word stands for this interpreter; *limit* (seconds) is for the start."""
         self._argv = [sys.executable, *argv[1:]] if argv[0] in ("python", "python3") else list(argv)
+        self._written = argv
         self._folder = folder
         self._environment = dict(environment)
         self.limit = limit
@@ -74,6 +80,10 @@ class LaunchedProcess:
         self._private: str | None = None
         self._tail = ""
         self._ended_as = ""
+
+    def __str__(self) -> str:
+        """What it is started as."""
+        return f"started as {shlex.join(self._written)!r}"
 
     async def address(self) -> str:
         """The socket of the process, which is started if it does not run."""
@@ -135,7 +145,8 @@ class LaunchedProcess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._reader), 1.0)  # a grandchild may hold the pipe open
         self._ended_as = _how(code)
-        return f"ended before it answered: {self._ended_as}{self._quoted_tail()}"
+        hint = " (does it call serve()?)" if code == 0 else ""
+        return f"ended before it answered: {self._ended_as}{hint}{self._quoted_tail()}"
 
     async def end(self) -> None:
         """Close the pipe, upon which the guard ends the group, and wait for it."""

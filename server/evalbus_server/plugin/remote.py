@@ -54,6 +54,10 @@ class Place(Protocol):
         """How the process ended and what it said last; "" if there is nothing to say."""
         ...
 
+    def __str__(self) -> str:
+        """For people: where it is, or what it was started as."""
+        ...
+
     token: str
     limit: float
     """Seconds until it must have answered Describe."""
@@ -120,7 +124,7 @@ class RemotePlugin:
                 raise Unreachable(Reason.PLUGIN_START_FAILED, f"{self._what()} {death.result()}")
         except grpc.aio.AioRpcError as error:
             await self._hang_up()
-            raise await self._unreachable(address, error) from None
+            raise await self._unreachable(error) from None
         except BaseException:
             await self._hang_up()
             raise
@@ -136,20 +140,20 @@ class RemotePlugin:
             raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself wrongly: {broken}") from None
 
     def _what(self) -> str:
-        return f"plugin {self._name!r}" if self._name else "the plugin"
+        return f"plugin {self._name!r} {self._place}" if self._name else f"the plugin {self._place}"
 
-    async def _unreachable(self, address: str, error: grpc.aio.AioRpcError) -> ServerError:
+    async def _unreachable(self, error: grpc.aio.AioRpcError) -> ServerError:
         code, details = error.code(), details_of(error)
         words = await self._place.last_words()
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             said = f"did not answer Describe within {self._place.limit:g} s"
-            return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} at {address} {said}{words}")
+            return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {said}{words}")
         if code is grpc.StatusCode.UNIMPLEMENTED:
             kind = "target" if self._codec.origin.name == "TARGET" else "scorer"
-            return Unfit(Reason.PLUGIN_UNKNOWN, f"what listens at {address} serves no evalbus {kind}{words}")
+            return Unfit(Reason.PLUGIN_UNKNOWN, f"{self._what()} serves no evalbus {kind}{words}")
         if code is grpc.StatusCode.UNAUTHENTICATED:
-            return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} at {address} wants another token: {details}")
-        message = f"{self._what()} at {address} cannot be reached: {code.name}: {details}{words}"
+            return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} wants another token: {details}")
+        message = f"{self._what()} cannot be reached: {code.name}: {details}{words}"
         return Unreachable(Reason.PLUGIN_UNREACHABLE, message)
 
     def _choose(self, plugins: list[PluginInfo]) -> PluginInfo:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from evalbus_server.errors import NotFound, Reason
+from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, VersionInfo
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
 from evalbus_server.model.trial import OpenTrial, StoredItem, StoredResult
-from evalbus_server.store import datasets, events, lock, numbers, results, runs, trials
+from evalbus_server.store import datasets, difference, events, lock, numbers, results, runs, trials
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.runs import OfRun, RunFilter
 
@@ -64,6 +66,56 @@ class Reader:
         """
         number = datasets.number(self._connection, name)
         return datasets.items(self._connection, number, version, after=after, limit=limit)
+
+    def item(self, name: str, version: int, id: str) -> StoredItem:
+        """An item of a dataset version by its id.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND.
+        """
+        found = datasets.item(self._connection, datasets.number(self._connection, name), version, id)
+        if found is None:
+            raise NotFound(Reason.ITEM_NOT_FOUND, f"version {version} of the dataset {name!r} has no item {id!r}")
+        return found
+
+    def dataset_info(self, name: str) -> DatasetInfo:
+        """A dataset at its latest version, with description, metadata and schemas.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        return datasets.info(self._connection, name)
+
+    def dataset_versions(self, name: str, *, before: int | None = None, limit: int = 100) -> list[VersionInfo]:
+        """Versions of a dataset, the newest first, those older than *before*.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        return datasets.versions(self._connection, name, before, limit)
+
+    def item_history(self, name: str, id: str) -> list[ItemVersion]:
+        """What an item was, the newest first; a time in which it was not there has a tombstone.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND; ITEM_NOT_FOUND: it never was there.
+        """
+        return datasets.history(self._connection, name, id)
+
+    def dataset_changes(self, name: str, a: int, b: int, *, first: int = 0) -> Iterator[tuple[int, list[ItemChange]]]:
+        """What differs from version *a* to *b*, by position from *first* on, a stretch at each step.
+
+        Each step comes with the position at which the next one begins.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND: there is no such dataset or version.
+        """
+        for version in (a, b):
+            datasets.find(self._connection, name, version)
+        dataset = datasets.number(self._connection, name)
+        for changes in difference.differences(self._connection, dataset, a, b, first):
+            first += difference.STRETCH
+            yield first, changes
 
     def last_position(self, name: str, version: int) -> int:
         """The position of the last item of a dataset version; -1 if there is none.
@@ -210,7 +262,11 @@ class Reader:
         """A run that needs somebody and has nobody is INTERRUPTED, though nobody was there to say so."""
         if not any(run.state in _NEEDS_SOMEBODY for run in found) or self._is_attended():
             return found
-        return [replace(run, state=RunState.INTERRUPTED) if run.state in _NEEDS_SOMEBODY else run for run in found]
+        reason = "INTERRUPTED: the process that worked on it ended"
+        return [
+            replace(run, state=RunState.INTERRUPTED, reason=reason) if run.state in _NEEDS_SOMEBODY else run
+            for run in found
+        ]
 
     def _stored_states(self, state: RunState) -> tuple[RunState, ...]:
         """The states in the database that are shown as *state*."""

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
+from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import StateChanged
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, runs
+from evalbus_server.store import commit, datasets, edits, purge, runs
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
 from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import Standing
+from evalbus_server.store.staging import Restoration, Upload
 
 _LONGEST_PAUSE = 0.005
 """Seconds between two commits under load, at most; four times what the last one took if that is less."""
+_TRIES = 20
+_BETWEEN_TRIES = 0.05
+"""Seconds between two tries to cut the log after a purge."""
 _LOOKED_AFTER = 1.0
 """Seconds of writing after which it is looked whether the file is still there."""
 
@@ -60,7 +65,10 @@ class Store(Reader):
         self._clock = clock
         self._standings: dict[str, Standing] = {}
         self._uploads: set[str] = set()
+        self._purged: dict[int, frozenset[int]] = {}
+        """Positions of purged items, by run."""
         self._era = self._begin_era()
+        self._has_purged = purge.is_any(self._connection)
         self._files = _identities(path)
         self._looked = time.monotonic()
         self._lost = False
@@ -100,15 +108,14 @@ class Store(Reader):
                 Reason.DATABASE_LOST, f"{self.path} was deleted or replaced while it was open: nothing more is stored"
             )
 
-    def upload(self, name: str) -> datasets.Upload:
+    def upload(self, name: str) -> Upload:
         """Begin the next version of a dataset.
 
         Raises:
             Conflict: another upload of it is under way.
         """
-        if name in self._uploads:
-            raise datasets.refuse_busy(name)
-        upload = datasets.Upload(self._connection, name, self._clock, self._end_upload)
+        self._refuse_busy(name)
+        upload = Upload(self._connection, name, self._clock, self._end_upload)
         self._uploads.add(name)
         return upload
 
@@ -125,6 +132,87 @@ class Store(Reader):
             for batch in batches:
                 upload.add(batch)
             return upload.finish()
+
+    def create_dataset(self, name: str, change: InfoChange) -> DatasetInfo:
+        """Make a dataset without items: its version is 0.
+
+        Raises:
+            Conflict: DATASET_EXISTS.
+        """
+        self._refuse_busy(name)
+        with self._connection.transaction(durable=True):
+            edits.create(self._connection, name, self._clock())
+        datasets.change_info(self._connection, name, change)
+        return self.dataset_info(name)
+
+    def change_dataset(self, name: str, change: InfoChange) -> DatasetInfo:
+        """Change what does not belong to a version.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        datasets.change_info(self._connection, name, change)
+        return self.dataset_info(name)
+
+    def delete_dataset(self, name: str) -> Iterator[None]:
+        """Delete a dataset with all its versions: it is gone after the first step, and its items after the last.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+            Unfit: DATASET_IN_USE: runs have used it.
+            Conflict: DATASET_BUSY.
+        """
+        self._refuse_busy(name)
+        return edits.delete_dataset(self._connection, name)
+
+    def add_items(self, name: str, items: Sequence[Item]) -> Edited:
+        """Add items behind all others; see edits.add for its errors."""
+        self._make_ready(name)
+        return edits.add(self._connection, name, items, self._clock())
+
+    def update_items(self, name: str, items: Sequence[Item]) -> Edited:
+        """Put items in the place of those with their ids; see edits.update for its errors."""
+        self._make_ready(name)
+        return edits.update(self._connection, name, items, self._clock())
+
+    def delete_items(self, name: str, ids: Sequence[str]) -> Edited:
+        """Take items out; see edits.delete for its errors."""
+        self._make_ready(name)
+        return edits.delete(self._connection, name, ids, self._clock())
+
+    def restoration(self, name: str, version: int) -> Restoration:
+        """Begin to make an earlier version the latest again.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND: there is no such version.
+            Conflict: DATASET_BUSY.
+        """
+        self._make_ready(name)
+        restoration = Restoration(self._connection, self.dataset(name, version), self._clock, self._end_upload)
+        self._uploads.add(name)
+        return restoration
+
+    def purge_items(self, name: str, ids: Sequence[str]) -> Purged:
+        """Take the content of items out of everything; see purge.py.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND.
+            Conflict: DATASET_BUSY.
+            StoreTrouble: DATABASE_LOCKED: it is purged, but a reader holds what was in the log; ask again.
+        """
+        self._make_ready(name)
+        purged = purge.purge(self._connection, name, ids, self._clock())
+        self._has_purged = True
+        self._purged.clear()
+        for _ in range(_TRIES):
+            if self._connection.cut_log():
+                self._checkpointer.note_all_moved()
+                return purged
+            time.sleep(_BETWEEN_TRIES)
+        raise StoreTrouble(
+            Reason.DATABASE_LOCKED,
+            f"a reader still holds what was purged from {self.path}: purge again when it is gone",
+        )
 
     def create_run(self, run: Run) -> Run:
         """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
@@ -164,7 +252,7 @@ class Store(Reader):
         )
         orphans = [row[0] for row in found]
         for run_id in orphans:
-            self._change(run_id, RunState.INTERRUPTED, "the process that worked on it ended", None)
+            self._change(run_id, RunState.INTERRUPTED, "INTERRUPTED: the process that worked on it ended", None)
         return orphans
 
     def add_protocol_faults(self, run_id: str, n: int) -> None:
@@ -196,6 +284,8 @@ class Store(Reader):
         standing = self._standing(run_id)
         try:
             stamp = Stamp(self._clock(), self._era)
+            if self._has_purged:
+                changes = self._without_purged(standing.run, changes)
             committed, after = commit.commit(self._connection, standing, changes, stamp, at_once=at_once)
         except BaseException:
             del self._standings[run_id]  # Nobody knows how far a failed commit came: it is read again.
@@ -237,6 +327,22 @@ class Store(Reader):
         if found is None:
             found = self._standings[run_id] = runs.standing(self._connection, self._numbers(run_id)[0])
         return found
+
+    def _without_purged(self, run: int, changes: Changes) -> Changes:
+        found = self._purged.get(run)
+        if found is None:
+            found = self._purged[run] = purge.positions(self._connection, run)
+        return purge.scrubbed(changes, found) if found else changes
+
+    def _refuse_busy(self, name: str) -> None:
+        if name in self._uploads:
+            raise datasets.refuse_busy(name)
+
+    def _make_ready(self, name: str) -> None:
+        """See that nothing of a dataset's next version is there: neither on its way, nor left by a process that died."""
+        self._refuse_busy(name)
+        if edits.is_staged(self._connection, name):
+            self.upload(name).abort()
 
     def _end_upload(self, name: str) -> None:
         self._uploads.discard(name)
