@@ -13,13 +13,16 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[i
 from grpc_status import rpc_status
 
 from evalbus_server.errors import Reason, ServerError
+from evalbus_server.model.dataset import Fault
 
 DOMAIN = "evalbus"
 LONGEST_MESSAGE = 1000
 """Bytes of a message. It travels twice, and percent-encoded: with more, gRPC's limit on metadata (8 KiB) would turn the
 status into another one."""
 LONGEST_PATH = 200
-AGAIN_AFTER = {Reason.SERVER_STOPPING: 1, Reason.DATABASE_LOCKED: 1}
+MOST_FAULTS = 8
+"""Refused items that are listed."""
+AGAIN_AFTER = {Reason.SERVER_STOPPING: 1, Reason.DATABASE_LOCKED: 1, Reason.DATASET_BUSY: 5}
 """Seconds after which a second try is worth it."""
 
 STATUS: dict[Reason, grpc.StatusCode] = {
@@ -30,7 +33,10 @@ STATUS: dict[Reason, grpc.StatusCode] = {
     Reason.SEQUENCE_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
     Reason.ITEM_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DATASET_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.ITEM_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.RUN_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.DATASET_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.ITEM_CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
     Reason.REQUEST_ID_REUSED: grpc.StatusCode.ALREADY_EXISTS,
     Reason.NOTHING_TO_RUN: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SETTINGS_INVALID: grpc.StatusCode.FAILED_PRECONDITION,
@@ -39,6 +45,7 @@ STATUS: dict[Reason, grpc.StatusCode] = {
     Reason.PLUGIN_BROKEN: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.PLUGIN_CHANGED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.PROTOCOL_MISMATCH: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.DATASET_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_NOT_HERE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_NOT_RESUMABLE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.COMMAND_NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
@@ -48,6 +55,7 @@ STATUS: dict[Reason, grpc.StatusCode] = {
     Reason.SERVER_STOPPING: grpc.StatusCode.UNAVAILABLE,
     Reason.SERVER_UNREACHABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.DATABASE_LOCKED: grpc.StatusCode.UNAVAILABLE,
+    Reason.DATASET_BUSY: grpc.StatusCode.UNAVAILABLE,
     Reason.DATABASE_READ_ONLY: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.DATABASE_NEWER: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.DATABASE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -70,6 +78,13 @@ def to_status(error: ServerError) -> grpc.Status:
     return rpc_status.to_status(status)
 
 
+def _violation(fault: Fault) -> Message:
+    where = clean(f"items[{fault.place}]" + (f".{fault.path}" if fault.path else ""), LONGEST_PATH)
+    said = clean(f"{fault.reason}: {fault.id!r} {fault.message}", LONGEST_PATH)
+    violation: Message = error_details_pb2.BadRequest.FieldViolation(field=where, description=said)
+    return violation
+
+
 def clean(text: str, longest: int) -> str:
     """A text as one line that UTF-8 has a form for, of at most so many bytes."""
     data = " ".join(text.split()).encode("utf-8", "replace")  # a lone surrogate becomes a question mark
@@ -81,7 +96,11 @@ def clean(text: str, longest: int) -> str:
 def _details(error: ServerError, description: str) -> list[Message]:
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN)]
     path = clean(error.field, LONGEST_PATH)
-    if path:
+    faults = getattr(error, "faults", ())[:MOST_FAULTS]
+    if faults:
+        violations = [_violation(fault) for fault in faults]
+        details.append(error_details_pb2.BadRequest(field_violations=violations))
+    elif path:
         violation = error_details_pb2.BadRequest.FieldViolation(field=path, description=description)
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     if STATUS[error.reason] is grpc.StatusCode.FAILED_PRECONDITION:

@@ -4,10 +4,21 @@
 """
 
 from evalbus_server.store.commit import Committed
-from evalbus_server.store.datasets import Upload
 from evalbus_server.store.log import RunLog
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import RunFilter
+from evalbus_server.store.staging import Restoration, Staging, Upload
 from evalbus_server.store.store import Store, open_reader, open_store
 
-__all__ = ["Committed", "Reader", "RunFilter", "RunLog", "Store", "Upload", "open_reader", "open_store"]
+__all__ = [
+    "Committed",
+    "Reader",
+    "Restoration",
+    "RunFilter",
+    "RunLog",
+    "Staging",
+    "Store",
+    "Upload",
+    "open_reader",
+    "open_store",
+]

@@ -59,6 +59,10 @@ class Checkpointer:
         if not self._written.is_set():
             self._written.set()
 
+    def note_all_moved(self) -> None:
+        """The thread that writes has moved all of the log itself."""
+        self._moved_at = self._commits
+
     def close(self) -> None:
         """End the thread; its round is finished first."""
         self._ending.set()

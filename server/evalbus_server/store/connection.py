@@ -105,6 +105,10 @@ class Connection:
             if self.raw.in_transaction:  # SQLite rolls back by itself when the disk is full.
                 self.raw.execute("ROLLBACK")
 
+    def cut_log(self) -> bool:
+        """Move the log into the file and cut it to nothing; whether no reader prevented it."""
+        return not self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+
     def close(self) -> None:
         """Close it; nothing can be asked of it afterwards."""
         self.raw.close()
@@ -145,6 +149,7 @@ def connect_writing(path: Path) -> Connection:
             "trusted_schema = OFF",
             "temp_store = MEMORY",
             "cache_size = -8000",
+            "secure_delete = ON",  # What is purged must be gone from the disk, also where rows were moved before.
         ):
             raw.execute(f"PRAGMA {pragma}").fetchall()
         if _header(raw, "user_version") < VERSION:

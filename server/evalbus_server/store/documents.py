@@ -1,4 +1,4 @@
-"""Values as JSON documents: the rarer parts of what is stored, and the canonical text of an item.
+"""Values as JSON documents: the rarer parts of what is stored.
 
 A part that is empty is left out; a part that the contract gains later gets an entry here, which a test demands.
 """
@@ -221,8 +221,3 @@ SCORE_DETAIL = {
     "usage": USAGE,
     "trace_ids": _TEXTS,
 }
-
-
-def canonical(item: Item) -> str:
-    """The text that stands for an item in a dataset's digest: two items have the same one if and only if they are equal."""
-    return dumps(ITEM.write(item))

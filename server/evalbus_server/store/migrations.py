@@ -43,7 +43,11 @@ _FIRST = (
       n INTEGER PRIMARY KEY,
       name TEXT NOT NULL UNIQUE,
       version INTEGER NOT NULL,
-      staging INTEGER NOT NULL
+      staging INTEGER NOT NULL,
+      description TEXT NOT NULL DEFAULT '',
+      metadata TEXT,
+      input_schema TEXT,
+      expected_schema TEXT
     ) STRICT
     """,
     """
@@ -53,6 +57,11 @@ _FIRST = (
       items INTEGER NOT NULL,
       digest TEXT NOT NULL,
       created_at REAL NOT NULL,
+      sum BLOB NOT NULL,
+      cause TEXT NOT NULL,
+      added INTEGER NOT NULL,
+      changed INTEGER NOT NULL,
+      removed INTEGER NOT NULL,
       PRIMARY KEY (dataset, version)
     ) STRICT, WITHOUT ROWID
     """,
@@ -74,6 +83,14 @@ _FIRST = (
     """,
     "CREATE UNIQUE INDEX item_order ON item (dataset, position, first_version)",
     "CREATE INDEX item_id ON item (dataset, id)",
+    """
+    CREATE TABLE purged (
+      dataset INTEGER NOT NULL REFERENCES dataset,
+      id TEXT NOT NULL,
+      purged_at REAL NOT NULL,
+      PRIMARY KEY (dataset, id)
+    ) STRICT, WITHOUT ROWID
+    """,
     """
     CREATE TABLE run (
       n INTEGER PRIMARY KEY,

@@ -162,6 +162,11 @@ def read_score(row: Row) -> tuple[int, StoredScore]:
     return key, StoredScore(score, None if passed is None else bool(passed))
 
 
+def score_detail(score: Score) -> str | None:
+    """The rarer parts of a score, as JSON text."""
+    return _detail(SCORE_DETAIL, score)
+
+
 def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> Batch:
     """The rows of failed attempts."""
     full: list[Row] = [

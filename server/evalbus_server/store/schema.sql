@@ -17,8 +17,12 @@ CREATE TABLE recovery (
 CREATE TABLE dataset (
   n INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
-  version INTEGER NOT NULL, -- the latest that is published; 0: none yet
-  staging INTEGER NOT NULL  -- 1 while an upload writes the rows of version + 1
+  version INTEGER NOT NULL, -- the latest that is published; without a row in dataset_version: none yet
+  staging INTEGER NOT NULL, -- 1 while an upload writes the rows of version + 1
+  description TEXT NOT NULL DEFAULT '',
+  metadata TEXT,            -- a JSON object
+  input_schema TEXT,        -- JSON Schema that each input must fit
+  expected_schema TEXT
 ) STRICT;
 
 CREATE TABLE dataset_version (
@@ -27,6 +31,11 @@ CREATE TABLE dataset_version (
   items INTEGER NOT NULL,
   digest TEXT NOT NULL,
   created_at REAL NOT NULL,
+  sum BLOB NOT NULL,        -- what the digest is of (digest.py)
+  cause TEXT NOT NULL,      -- 'upload', 'add', 'update', 'delete', 'restore 3'; 'create' for version 0
+  added INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
+  removed INTEGER NOT NULL,
   PRIMARY KEY (dataset, version)
 ) STRICT, WITHOUT ROWID;
 
@@ -47,6 +56,14 @@ CREATE TABLE item (
 ) STRICT;
 CREATE UNIQUE INDEX item_order ON item (dataset, position, first_version);
 CREATE INDEX item_id ON item (dataset, id);
+
+-- Items whose content was purged: what comes in later about them is not kept.
+CREATE TABLE purged (
+  dataset INTEGER NOT NULL REFERENCES dataset,
+  id TEXT NOT NULL,
+  purged_at REAL NOT NULL,
+  PRIMARY KEY (dataset, id)
+) STRICT, WITHOUT ROWID;
 
 -- What never changes about a run.
 CREATE TABLE run (

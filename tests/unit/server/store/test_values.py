@@ -135,4 +135,4 @@ def test_the_digest_of_a_dataset_does_not_change_with_the_program(store: Store) 
 
     version, _ = store.publish("fixed", [made])
 
-    assert version.digest == "b58cde69c9ab94f367e9da6e5f59d36ebef822db4a04b0d73ffd611bad50a06c"
+    assert version.digest == "987b65378655346228f0df1c0e8db49c75ca0ed89028ef132c30a4ee9dc90542"

@@ -1,0 +1,186 @@
+"""The content of an item taken out of everything that holds it: all versions, outputs, scores, failures.
+
+What stays are ids, numbers and outcomes. There is no new version. The digests of the versions that had the item are made
+again, since they would tell whether somebody has guessed its content. On disk, freed bytes are overwritten
+(`secure_delete`), and the caller cuts the log. What comes in later from trials of the item is scrubbed before it is
+stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from evalbus import Failure, Item, Output, Score
+from evalbus_server.errors import NotFound, Reason
+from evalbus_server.model.dataset import Purged
+from evalbus_server.model.trial import POSITION_MASK, Changes
+from evalbus_server.store import rows
+from evalbus_server.store.connection import Connection, Row
+from evalbus_server.store.datasets import AS_OF, find, number
+from evalbus_server.store.digest import Content
+
+GONE = "[purged]"
+"""Stands where content was."""
+
+_ROWS = f"SELECT n, position, first_version, last_version, {rows.ITEM} FROM item WHERE dataset = ? AND id = ?"
+_VERSIONS = """
+    SELECT version, sum FROM dataset_version WHERE dataset = ? AND version >= ? AND version <= ? ORDER BY version
+"""
+_BEFORE = f"""
+    SELECT i.id FROM item i WHERE i.dataset = :dataset AND i.position < :position AND {AS_OF}
+    ORDER BY i.position DESC LIMIT 1
+"""
+_RUNS = """
+    SELECT n, epochs FROM run WHERE dataset = ? AND dataset_version >= ? AND dataset_version <= ?
+"""
+_POSITIONS = """
+    SELECT i.position FROM run r JOIN purged p ON p.dataset = r.dataset
+    JOIN item i INDEXED BY item_id ON i.dataset = p.dataset AND i.id = p.id AND i.first_version <= r.dataset_version
+    AND (i.last_version IS NULL OR i.last_version >= r.dataset_version)
+    WHERE r.n = ?
+"""
+_NO_END = 1 << 62
+
+
+def purge(connection: Connection, name: str, ids: Iterable[str], now: float) -> Purged:
+    """Take the content of items out of everything, in one transaction.
+
+    Raises:
+        NotFound: DATASET_NOT_FOUND; ITEM_NOT_FOUND: an id never was there.
+    """
+    find(connection, name)
+    dataset = number(connection, name)
+    reached = results = 0
+    with connection.transaction(durable=True):
+        for id in dict.fromkeys(ids):
+            found = connection.rows(_ROWS, (dataset, id))
+            if not found:
+                raise NotFound(
+                    Reason.ITEM_NOT_FOUND, f"the dataset {name!r} never had an item {id!r}; nothing was purged"
+                )
+            empty = rows.item_row(Item(id, GONE))
+            for row in found:
+                _scrub_item(connection, dataset, row, empty)
+                results += _scrub_runs(connection, dataset, row)
+            reached += len(found)
+            connection.execute("INSERT OR IGNORE INTO purged VALUES (?, ?, ?)", (dataset, id, now))
+    return Purged(reached, results)
+
+
+def is_any(connection: Connection) -> bool:
+    """Whether something was ever purged."""
+    return bool(connection.rows("SELECT 1 FROM purged LIMIT 1"))
+
+
+def positions(connection: Connection, run: int) -> frozenset[int]:
+    """The positions of purged items in a run."""
+    return frozenset(row[0] for row in connection.rows(_POSITIONS, (run,)))
+
+
+def scrubbed(changes: Changes, purged: frozenset[int]) -> Changes:
+    """Changes without what they say about purged items."""
+
+    def gone(trial_id: int) -> bool:
+        return trial_id & POSITION_MASK in purged
+
+    return Changes(
+        [each._replace(output=output(each.output)) if gone(each.trial_id) else each for each in changes.outputs],
+        [each._replace(score=score(each.score)) if gone(each.trial_id) else each for each in changes.scores],
+        [each._replace(failure=failure(each.failure)) if gone(each.trial_id) else each for each in changes.attempts],
+        [
+            each._replace(failure=failure(each.failure)) if each.failure is not None and gone(each.trial_id) else each
+            for each in changes.results
+        ],
+    )
+
+
+def output(made: Output) -> Output:
+    """An output without content."""
+    return Output(None if made.content is None else GONE, usage=made.usage, timing=made.timing)
+
+
+def score(given: Score) -> Score:
+    """A score without words."""
+    fault = None if given.failure is None else failure(given.failure)
+    bare = Score(given.status, given.value, name=given.name, failure=fault, usage=given.usage)
+    return replace_explanation(bare, given)
+
+
+def replace_explanation(bare: Score, given: Score) -> Score:
+    """Say that there was an explanation, if there was one."""
+    if given.explanation:
+        object.__setattr__(bare, "explanation", GONE)
+    return bare
+
+
+def failure(fault: Failure) -> Failure:
+    """A failure without words."""
+    return replace(fault, message=GONE, details_json="")
+
+
+def _scrub_item(connection: Connection, dataset: int, row: Row, empty: Row) -> None:
+    n, position, first, last = row[:4]
+    if tuple(row[4:]) == empty:
+        return
+    end = _NO_END if last is None else last
+    for version, stored in connection.rows(_VERSIONS, (dataset, first, end)):
+        where = {"dataset": dataset, "position": position, "version": version}
+        found = connection.row(_BEFORE, where)
+        before = None if found is None else found[0]
+        content = Content(stored)
+        content.remove(before, tuple(row[4:]))
+        content.add(before, empty)
+        connection.execute(
+            "UPDATE dataset_version SET sum = ?, digest = ? WHERE dataset = ? AND version = ?",
+            (content.stored, content.digest, dataset, version),
+        )
+    columns = ", ".join(f"{column.strip()} = ?" for column in rows.ITEM.split(","))
+    connection.execute(f"UPDATE item SET {columns} WHERE n = ?", (*empty, n))
+
+
+def _scrub_runs(connection: Connection, dataset: int, row: Row) -> int:
+    _, position, first, last = row[:4]
+    scrubbed = 0
+    for run, epochs in connection.rows(_RUNS, (dataset, first, _NO_END if last is None else last)):
+        for epoch in range(epochs):
+            scrubbed += _scrub_trial(connection, run, epoch << 32 | position)
+    return scrubbed
+
+
+def _scrub_trial(connection: Connection, run: int, trial: int) -> int:
+    key = (run, trial)
+    reached = connection.execute(
+        "UPDATE output SET content = iif(content IS NULL, NULL, ?), content_type = NULL, answer = NULL,"
+        " answer_type = NULL, metadata = NULL, detail = NULL WHERE run = ? AND trial = ?",
+        (GONE, *key),
+    )
+    for place, *columns in connection.rows(f"SELECT key, {rows.SCORE} FROM score WHERE run = ? AND trial = ?", key):
+        _, stored = rows.read_score(tuple(columns))
+        bare = score(stored.score)
+        detail = rows.score_detail(bare)
+        connection.execute(
+            "UPDATE score SET label = '', explanation = ?, detail = ? WHERE run = ? AND trial = ? AND key = ?",
+            (bare.explanation, detail, *key, place),
+        )
+    for role, attempt, text in connection.rows(
+        "SELECT role, attempt, failure FROM attempt WHERE run = ? AND trial = ?", key
+    ):
+        connection.execute(
+            "UPDATE attempt SET failure = ? WHERE run = ? AND trial = ? AND role = ? AND attempt = ?",
+            (_scrubbed_text(text), *key, role, attempt),
+        )
+    place_of = (run, trial & POSITION_MASK, (trial >> 32) + 1)
+    found = connection.row("SELECT failure FROM result WHERE run = ? AND position = ? AND epoch = ?", place_of)
+    if found is not None and found[0] is not None:
+        connection.execute(
+            "UPDATE result SET failure = ? WHERE run = ? AND position = ? AND epoch = ?",
+            (_scrubbed_text(found[0]), *place_of),
+        )
+    return int(bool(reached) or found is not None)
+
+
+def _scrubbed_text(text: str) -> str:
+    found = rows.read_failure(text)
+    assert found is not None
+    return rows.write_failure(failure(found))
