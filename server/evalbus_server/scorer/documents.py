@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
 
 from evalbus import Value
 
@@ -39,6 +41,20 @@ def find_in(value: Value, steps: Sequence[str | int]) -> Value | None:
 def entries(document: str) -> list[Value]:
     """The entries of a JSON list; the text begins with its bracket."""
     return [_cut(document, place)[0] for place in _entry_places(document, 0)]
+
+
+def read_exactly(text: str) -> Any:
+    """A JSON document with every digit of its numbers, which are all Decimals.
+
+    Raises:
+        ValueError: it is no JSON, a key comes twice, it nests too deeply, or a number is beyond all sense.
+    """
+    try:
+        return _EXACT.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except InvalidOperation:
+        raise ValueError("a number is beyond all sense") from None
 
 
 def skip_space(text: str, place: int) -> int:
@@ -86,3 +102,19 @@ def _entry_places(text: str, place: int) -> Iterator[int]:
         place = skip_space(text, _SKIPPING.raw_decode(text, place)[1])
         if text[place] == ",":
             place = skip_space(text, place + 1)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key comes twice")
+    return made
+
+
+_EXACT = json.JSONDecoder(
+    parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse, object_pairs_hook=_without_doubles
+)

@@ -10,8 +10,12 @@ from evalbus_server.scorer.builtin.answer import answer
 from evalbus_server.scorer.builtin.coverage import completeness, keyword_coverage
 from evalbus_server.scorer.builtin.exact_match import exact_match
 from evalbus_server.scorer.builtin.includes import includes
+from evalbus_server.scorer.builtin.json_diff import json_diff
+from evalbus_server.scorer.builtin.json_schema_valid import json_schema_valid
+from evalbus_server.scorer.builtin.json_valid import json_valid
 from evalbus_server.scorer.builtin.last_number import last_number
 from evalbus_server.scorer.builtin.levenshtein import levenshtein
+from evalbus_server.scorer.builtin.list_contains import list_contains
 from evalbus_server.scorer.builtin.match import match
 from evalbus_server.scorer.builtin.multiple_choice import multiple_choice
 from evalbus_server.scorer.builtin.numeric_diff import numeric_diff
@@ -28,6 +32,7 @@ _ALL: tuple[Scorer[Any, Any], ...] = (
     *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer, multiple_choice),
     *(numeric_diff, last_number),
     *(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),
+    *(json_valid, json_schema_valid, json_diff, list_contains),
     *(keyword_coverage, completeness, tone, length, readability),
 )
 

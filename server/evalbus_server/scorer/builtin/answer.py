@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.scorer.builtin._compared import (
@@ -20,7 +20,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
     unjudged,
 )
-from evalbus_server.scorer.builtin._patterns import Pattern, affordable, pattern_setting
+from evalbus_server.scorer.builtin._patterns import Pattern, pattern_setting
 
 _AFTER = {
     "letter": r"([A-Za-z])(?:[^\w]|$)",
@@ -82,24 +82,15 @@ def answer(task: ScoreTask, settings: AnswerSettings, state: _State) -> Score:
     text = actual.body
     if not isinstance(text, str):
         return not_text(actual, "output")
-    if not affordable(state.pattern, text):
+    if len(text) > state.pattern.longest:
         return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
-    found = _found(state.pattern, text, settings.which)
+    found = state.pattern.last(text) if settings.which == "last" else state.pattern.search(text)
     if found is None:
         return Score.scored(0.0, "no answer found in the output")
-    groups = [group for group in found.groups() if group is not None]
+    groups = found.groups
     right = [group for group in groups if state.prepare(group) in wanted]
     if groups and (right if settings.groups == "any" else len(right) == len(groups)):
         said = right[0] if settings.groups == "any" else "".join(right)
         return Score.scored(1.0, answer=Value(said.strip(" \t\n*")))
     other = Value("".join(groups).strip(" \t\n*"))
     return Score.scored(0.0, f"the answer is {quoted(other)}", answer=other)
-
-
-def _found(pattern: Pattern, text: str, which: str) -> Any:
-    if which == "first":
-        return pattern.search(text)
-    last = None
-    for last in pattern.finditer(text):  # noqa: B007  # the last one is wanted
-        pass
-    return last

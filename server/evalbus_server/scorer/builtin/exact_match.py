@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
+from typing import Any
 
 from evalbus import Score, ScoreTask, Value, scorer
 from evalbus_server.scorer.builtin._compared import (
@@ -23,6 +21,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
 )
 from evalbus_server.scorer.builtin._words import as_words
+from evalbus_server.scorer.documents import read_exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ def _same(actual: Value, expected: Value, prepare: Prepare) -> bool:
     if texts == 2:
         return False
     try:
-        return _same_json(_DECODER.decode(left), _DECODER.decode(right), prepare)
-    except (ValueError, RecursionError, InvalidOperation):  # a text that is no JSON, or a number beyond all sense
+        return _same_json(read_exactly(left), read_exactly(right), prepare)
+    except (ValueError, RecursionError):  # a text that is no JSON
         return False
 
 
@@ -82,19 +81,3 @@ def _same_json(left: Any, right: Any, prepare: Prepare) -> bool:
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(_same_json(left[key], right[key], prepare) for key in left)
     return bool(left == right)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a key comes twice")
-    return made
-
-
-_DECODER = json.JSONDecoder(
-    parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse, object_pairs_hook=_without_doubles
-)

@@ -64,7 +64,7 @@ def numeric_diff(task: ScoreTask, settings: NumericDiffSettings) -> Score:
     number = number_of(actual)
     if number is None:
         return Score.scored(0.0, f"not a number: {quoted(actual)}")
-    best = max(_closeness(number, each) for each in expected)
+    best = max(closeness(number, each) for each in expected)
     if best == 1.0 or any(_within(number, each, settings) for each in expected):
         return FULL
     return Score.scored(best if settings.outside == "closeness" else 0.0, f"the number is {quoted(actual)}")
@@ -89,7 +89,8 @@ def _within(number: Decimal, expected: Decimal, settings: NumericDiffSettings) -
     return settings.relative is not None and away <= _ARITHMETIC.multiply(size, Decimal(repr(settings.relative)))
 
 
-def _closeness(left: Decimal, right: Decimal) -> float:
+def closeness(left: Decimal, right: Decimal) -> float:
+    """1 if two numbers are equal, else how near they are for their size, always below 1."""
     if left == right:
         return 1.0
     difference = _ARITHMETIC.subtract(left, right).copy_abs()

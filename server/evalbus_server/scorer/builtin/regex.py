@@ -18,7 +18,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
     unjudged,
 )
-from evalbus_server.scorer.builtin._patterns import Pattern, affordable, compiled, pattern_setting
+from evalbus_server.scorer.builtin._patterns import Pattern, pattern_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
     if not isinstance(text, str):
         return not_text(actual, "output")
     for pattern in patterns:
-        if not affordable(pattern, text):
+        if len(text) > pattern.longest:
             return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
-        found = pattern.search(text) if settings.match == "anywhere" else pattern.fullmatch(text)
+        found = pattern.search(text) if settings.match == "anywhere" else pattern.whole(text)
         if found is not None:
-            return Score.scored(1.0, answer=Value(found.group()))
-    return Score.scored(0.0, f"no match for {quoted(patterns[0].pattern)}" if len(patterns) == 1 else "no match")
+            return Score.scored(1.0, answer=Value(found.text))
+    return Score.scored(0.0, f"no match for {quoted(patterns[0].written)}" if len(patterns) == 1 else "no match")
 
 
 @lru_cache(maxsize=256)
 def _expected_pattern(pattern: str, ignore_case: bool) -> Pattern:
-    return compiled(pattern, ignore_case=ignore_case)
+    return Pattern(pattern, ignore_case=ignore_case)

@@ -167,17 +167,18 @@ def _tokens_13a(text: str) -> list[str]:
     if "&" in text:
         text = text.replace("&quot;", '"').replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
     text = f" {text} "
-    for pattern, replaced in _RULES_13A:
-        text = pattern.sub(replaced, text)
+    text = _PUNCTUATION_13A.sub(r" \1 ", text)
+    if "." in text or "," in text:
+        text = _AFTER_DIGIT.sub(r" \1 \2", _BEFORE_DIGIT.sub(r"\1 \2 ", text))
+    if "-" in text:
+        text = _DASH.sub(r"\1 \2 ", text)
     return text.split()
 
 
-_RULES_13A = (
-    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),
-    (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
-    (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
-    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
-)
+_PUNCTUATION_13A = re.compile(r"([\{-\~\[-\`!-\&\(-\+\:-\@\/])")
+_BEFORE_DIGIT = re.compile(r"([^0-9])([\.,])")
+_AFTER_DIGIT = re.compile(r"([\.,])([^0-9])")
+_DASH = re.compile(r"([0-9])(-)")
 _TOKENIZERS: dict[str, Callable[[str], list[str]]] = {
     "13a": _tokens_13a,
     "char": lambda text: list("".join(text.split())),
