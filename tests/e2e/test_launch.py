@@ -169,6 +169,7 @@ async def test_no_orphan_is_left_when_the_server_is_killed(tmp_path: Path, how: 
         async def main():
             place = LaunchedProcess(["python", "odd.py", "child", {str(tmp_path / "pids")!r}], {str(PLUGINS)!r}, {{}})
             await RemotePlugin(place, TargetCodec(), "").reach()
+            print(place._private, flush=True)
             print("up", flush=True)
             await asyncio.sleep(600)
 
@@ -177,14 +178,17 @@ async def test_no_orphan_is_left_when_the_server_is_killed(tmp_path: Path, how: 
     )
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
     assert server.stdout is not None
-    while await server.stdout.readline() != b"up\n":
-        pass
+    folder = b""
+    while (line := await server.stdout.readline()) != b"up\n":
+        folder = line.strip()
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
 
     server.send_signal(how)
     await server.wait()
 
     assert await gone(pids)
+    await asyncio.sleep(0.2)
+    assert not Path(folder.decode()).exists()
 
 
 async def test_restarts_leave_no_zombie_and_no_descriptor():

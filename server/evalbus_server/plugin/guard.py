@@ -40,7 +40,18 @@ def main(argv: list[str]) -> int:
         if 0 in ready and not os.read(0, 512):
             break
     code = _end(child, code)
+    _remove_private_folder()
     return code
+
+
+def _remove_private_folder() -> None:
+    """Remove the folder of the plugin's socket: a server that was killed cannot."""
+    folder = os.path.dirname(os.environ.get("EVALBUS_SOCKET", ""))
+    if os.path.basename(folder).startswith("evalbus-"):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, "s"))
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def _become(argv: list[str]) -> None:
