@@ -15,6 +15,7 @@ from evalbus_server.scorer.builtin.json_schema_valid import json_schema_valid
 from evalbus_server.scorer.builtin.json_valid import json_valid
 from evalbus_server.scorer.builtin.last_number import last_number
 from evalbus_server.scorer.builtin.levenshtein import levenshtein
+from evalbus_server.scorer.builtin.limits import cost_limit, latency_limit, token_limit
 from evalbus_server.scorer.builtin.list_contains import list_contains
 from evalbus_server.scorer.builtin.match import match
 from evalbus_server.scorer.builtin.multiple_choice import multiple_choice
@@ -25,6 +26,21 @@ from evalbus_server.scorer.builtin.regex import regex
 from evalbus_server.scorer.builtin.similarity import similarity
 from evalbus_server.scorer.builtin.text_overlap import content_similarity, textual_difference
 from evalbus_server.scorer.builtin.tone import tone
+from evalbus_server.scorer.builtin.tool_calls import (
+    no_tool_errors,
+    tool_arguments,
+    tool_call_accuracy,
+    tool_call_limit,
+    tool_called,
+    tool_not_called,
+    tool_order,
+)
+from evalbus_server.scorer.builtin.trajectory import (
+    tool_failures,
+    trajectory,
+    trajectory_blacklist,
+    trajectory_efficiency,
+)
 from evalbus_server.scorer.builtin.translation import bleu, chrf
 from evalbus_server.scorer.builtin.word_overlap import f1, rouge_l
 
@@ -34,6 +50,9 @@ _ALL: tuple[Scorer[Any, Any], ...] = (
     *(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),
     *(json_valid, json_schema_valid, json_diff, list_contains),
     *(keyword_coverage, completeness, tone, length, readability),
+    *(latency_limit, cost_limit, token_limit),
+    *(tool_called, tool_not_called, tool_order, tool_call_limit, no_tool_errors, tool_call_accuracy, tool_arguments),
+    *(trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
 )
 
 BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in _ALL}
