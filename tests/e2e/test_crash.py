@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -73,6 +74,16 @@ class Desk:
             return []
         whole = self.log(kind).read_text().rpartition("\n")[0].splitlines()
         return [Line(word, item, int(pid), float(at)) for word, item, pid, at in map(str.split, whole)]
+
+    def wait_for_lines(self, kind: str, more_than: float) -> list[Line]:
+        """The lines of a plugin, once there are so many."""
+        wait_for(lambda: len(self.lines(kind)) > more_than)
+        return self.lines(kind)
+
+    def newest(self, kind: str, without: set[int]) -> int | None:
+        """The process that wrote the last line of a plugin; None while it is one of those."""
+        lines = self.lines(kind)
+        return lines[-1].pid if lines and lines[-1].pid not in without else None
 
     def evalbus(self, *words: str) -> Ended:
         """Another command on the same database, to its end."""
@@ -158,7 +169,7 @@ def test_a_killed_server_leaves_a_whole_database_and_nobody_behind(desk: Desk):
         if moment is None:
             time.sleep(0.35)
         else:
-            wait_for(lambda before=before: len(desk.lines("target")) > before)
+            desk.wait_for_lines("target", before)
             time.sleep(moment)
         children = family(process)
         process.kill()
@@ -194,7 +205,7 @@ def test_a_killed_server_leaves_a_whole_database_and_nobody_behind(desk: Desk):
 def test_a_killed_run_is_resumed_where_it_stood(desk: Desk):
     """What is stored is not asked again, neither of the target nor of the scorer, and every trial ends once (RC-07)."""
     process = desk.start()
-    wait_for(lambda: len(desk.lines("scorer")) > ITEMS / 2)
+    desk.wait_for_lines("scorer", ITEMS / 2)
     process.kill()
     ended(process)
     outputs = {f"i{trial:03}" for (trial,) in desk.rows("SELECT trial FROM output")}
@@ -223,7 +234,7 @@ def test_a_killed_run_is_resumed_where_it_stood(desk: Desk):
 def test_a_killed_plugin_costs_only_what_it_held(desk: Desk, kind: str):
     """It is started again; what it had answered is not asked again, what it held is, and every trial ends once."""
     process = desk.start()
-    first = wait_for(lambda: len(lines := desk.lines(kind)) > 300 and lines[0].pid)
+    first = desk.wait_for_lines(kind, 300)[0].pid
     answered = f"SELECT trial FROM {'output' if kind == 'target' else 'score WHERE key = 1'}"
     stored = {f"i{position:03}" for (position,) in desk.rows(answered)}
     os.kill(first, signal.SIGKILL)
@@ -264,7 +275,7 @@ def test_a_plugin_that_is_killed_again_and_again_costs_nobody_a_result(desk: Des
     process = desk.start()
     killed: set[int] = set()
     for kind in ("target", "scorer", "target", "scorer"):
-        wait_for(lambda kind=kind: desk.lines(kind) and desk.lines(kind)[-1].pid not in killed)
+        wait_for(functools.partial(desk.newest, kind, killed))
         time.sleep(moments.uniform(0.0, 0.3))
         victim = desk.lines(kind)[-1].pid
         os.kill(victim, signal.SIGKILL)
@@ -282,8 +293,7 @@ def test_a_plugin_that_is_killed_again_and_again_costs_nobody_a_result(desk: Des
 def test_a_killed_guard_takes_its_plugin_along(desk: Desk):
     """Nobody would end a plugin whose guard is gone."""
     process = desk.start()
-    first = wait_for(lambda: len(lines := desk.lines("target")) > 100 and lines[0].pid)
-    plugin = psutil.Process(first)
+    plugin = psutil.Process(desk.wait_for_lines("target", 100)[0].pid)
     guard = plugin.parent()
     assert guard is not None and "guard.py" in " ".join(guard.cmdline())
     guard.kill()

@@ -42,4 +42,7 @@ async def logged_scorer(item: Item, output: Output) -> Score:
 
 
 if __name__ == "__main__":
-    serve({"target": logged_target, "scorer": logged_scorer}[sys.argv[1]])
+    if sys.argv[1] == "target":
+        serve(logged_target)
+    else:
+        serve(logged_scorer)
