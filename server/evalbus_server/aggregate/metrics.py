@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalbus import Direction
-from evalbus_server.aggregate.reduce import ItemValues, Reducer, passes_of, reduce_items
-from evalbus_server.aggregate.statistics import mean, median, percentile
+from evalbus_server.aggregate.describe import Description, describe, distribution
+from evalbus_server.aggregate.ordered import Ordered, in_order
+from evalbus_server.aggregate.reduce import Reducer, passes_of, reduce_items
+from evalbus_server.aggregate.statistics import percentile, sum_and_mean
+from evalbus_server.aggregate.steps import Steps
+from evalbus_server.model.experiment import Criterion
 from evalbus_server.model.faults import suggestion
-from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.numbers import Column, RunNumbers, no_values
 from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, parse_reducer
 from evalbus_server.model.run import ScoreKey
+from evalbus_server.model.summary import Distribution, Latency
 
-OVER_ITEMS: Mapping[str, Callable[[list[float]], float | None]] = {
-    "mean": mean,
-    "median": median,
-    "min": lambda values: min(values, default=None),
-    "max": lambda values: max(values, default=None),
-}
+OVER_ITEMS = ("mean", "median", "min", "max")
 """Metrics over the values of items, errored trials left out."""
 SHARES = ("pass_rate", "coverage", "error_rate")
 """Metrics that count trials, the errored ones among them."""
@@ -54,8 +54,27 @@ def leaves_errored_out(metric: str) -> bool:
     return read_metric(metric)[0] in (*OVER_ITEMS, "weighted")
 
 
+@dataclass(frozen=True, slots=True)
+class OverItems:
+    """The values of items, one or several score keys together."""
+
+    described: Description
+    short: str = ""
+    """Why an item that has scored trials has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverTrials:
+    """The values of one score key before they are reduced."""
+
+    count: int
+    passed: int | None
+    """None without a threshold."""
+    distribution: Distribution
+
+
 class Metrics:
-    """The numbers of one run. Values are reduced by item first, each once however often they are asked for."""
+    """The numbers of one run. They are measured first; then each can be asked for as often as one likes."""
 
     def __init__(self, numbers: RunNumbers, reducer: Reducer) -> None:
         """Take the stored numbers and the run's own reducer."""
@@ -63,17 +82,24 @@ class Metrics:
         self._reducer = reducer
         self._run = numbers.run
         self._positions = {key.key: position for position, key in enumerate(numbers.run.score_keys)}
-        self._items: dict[tuple[int, Reducer], ItemValues] = {}
+        self._items: dict[tuple[tuple[int, ...], Reducer], OverItems] = {}
+        self.trials: list[OverTrials] = []
+        """By score key."""
+        self.weighted: float | None = None
+        self.latency: Latency | None = None
 
-    def items(self, position: int, reducer: Reducer | None = None) -> ItemValues:
-        """The values by item of the score key at *position*, by *reducer* or the run's own."""
-        reducer = reducer or self._reducer
-        found = self._items.get((position, reducer))
-        if found is None:
-            trials = self._numbers.values.get(position, ())
-            passes = passes_of(self._run.score_keys[position])
-            found = self._items[position, reducer] = reduce_items(trials, reducer, passes, self._run.epochs)
-        return found
+    def measure(self, criteria: Sequence[Criterion]) -> Steps[None]:
+        """Work out what a summary shows and what these criteria look at."""
+        for position in range(len(self._run.score_keys)):
+            yield from self._measure_score(position)
+        for criterion in criteria:
+            yield from self._measure_metric(criterion.metric, criterion.scorer)
+        yield from self._measure_weighted()
+        yield from self._measure_latency()
+
+    def items(self, position: int) -> Description:
+        """The values by item of the score key at *position*, by the run's own reducer."""
+        return self._items[(position,), self._reducer].described
 
     def number(self, metric: str, scorer: str | None = None) -> Number:
         """A metric of a score key, or of the run without one.
@@ -85,8 +111,7 @@ class Metrics:
         if scorer is not None and scorer not in self._positions:
             return Number(None, f"the run has no score {scorer!r}")
         if name in OVER_ITEMS:
-            positions = range(len(self._run.score_keys)) if scorer is None else [self._positions[scorer]]
-            return self._over_items(name, list(positions), reducer or self._reducer)
+            return self._over_items(name, self._positions_of(scorer), reducer or self._reducer)
         if name in SHARES:
             return self._share(name, scorer)
         return {"weighted": self._weighted, "p95_latency_ms": self._latency, "cost": self._cost}[name]()
@@ -99,19 +124,16 @@ class Metrics:
         """The share of trials that pass; errors count against it (N2)."""
         return self._share("pass_rate", scorer).value
 
-    def _over_items(self, name: str, positions: list[int], reducer: Reducer) -> Number:
-        keys = [self._run.score_keys[position] for position in positions]
-        lower = not reducer.counts and _all_lower(keys)
-        if not reducer.counts and len({_scale(key) for key in keys}) > 1:
+    def _over_items(self, name: str, positions: tuple[int, ...], reducer: Reducer) -> Number:
+        if not self._comparable(positions, reducer):
             return Number(
                 None, f"the scores differ in range or direction, so they have no common {name}; name a scorer"
             )
-        reduced = [self.items(position, reducer) for position in positions]
-        found = OVER_ITEMS[name]([value for each in reduced for value in each.values])
-        if found is not None:
-            return Number(found, lower_is_better=lower)
-        reason = next((each.reason for each in reduced if each.reason), "no trial has a value")
-        return Number(None, reason, lower)
+        keys = [self._run.score_keys[position] for position in positions]
+        lower = not reducer.counts and _all_lower(keys)
+        found = self._items[positions, reducer]
+        value = getattr(found.described, name)
+        return Number(value, "" if value is not None else found.short or "no trial has a value", lower)
 
     def _share(self, name: str, scorer: str | None) -> Number:
         counts = self._run.counts
@@ -119,9 +141,8 @@ class Metrics:
         valued, errored = counts.passed + counts.failed, counts.errored
         if scorer is not None:
             position = self._positions[scorer]
-            valued, errored = len(self._numbers.values.get(position, ())), self._numbers.errored.get(position, 0)
-            has_threshold = self._run.score_keys[position].threshold is not None
-            passed = self._numbers.passed.get(position, 0) if has_threshold else None
+            valued, errored = self.trials[position].count, self._numbers.errored.get(position, 0)
+            passed = self.trials[position].passed
         lower = name == "error_rate"
         part = {"pass_rate": passed, "coverage": valued, "error_rate": errored}[name]
         if part is None:
@@ -131,15 +152,13 @@ class Metrics:
         return Number(part / (valued + errored), lower_is_better=lower)
 
     def _weighted(self) -> Number:
-        """Epochs are reduced as the run says; by their mean if it only counts passes, which weighted scores have not."""
-        reducer = Reducer() if self._reducer.counts else self._reducer
-        items = reduce_items(self._numbers.weighted, reducer, passes_of(None), self._run.epochs)
-        found = mean(items.values)
-        return Number(found, "" if items.values else "no trial has a weighted score", _all_lower(self._run.score_keys))
+        reason = "" if self.weighted is not None else "no trial has a weighted score"
+        return Number(self.weighted, reason, _all_lower(self._run.score_keys))
 
     def _latency(self) -> Number:
-        found = percentile(self._numbers.latencies_ms, 95)
-        return Number(found, "" if found is not None else "no latency was measured", lower_is_better=True)
+        if self.latency is None:
+            return Number(None, "no latency was measured", lower_is_better=True)
+        return Number(self.latency.p95, lower_is_better=True)
 
     def _cost(self) -> Number:
         numbers = self._numbers
@@ -156,6 +175,81 @@ class Metrics:
             lower_is_better=True,
             at_least=missing > 0,
         )
+
+    def _positions_of(self, scorer: str | None) -> tuple[int, ...]:
+        return tuple(range(len(self._positions))) if scorer is None else (self._positions[scorer],)
+
+    def _comparable(self, positions: tuple[int, ...], reducer: Reducer) -> bool:
+        """Whether the values of these score keys can be put together."""
+        return reducer.counts or len({_scale(self._run.score_keys[position]) for position in positions}) <= 1
+
+    def _column(self, position: int) -> Column:
+        return self._numbers.values.get(position) or Column()
+
+    # --- measuring ----------------------------------------------------------------------------------------------
+
+    def _measure_score(self, position: int) -> Steps[None]:
+        """A score key before and after its reduction: with one epoch that is the same, and sorted once."""
+        key = self._run.score_keys[position]
+        column = self._column(position)
+        ordered = yield from in_order(column.values)
+        frequencies = yield from distribution(ordered)
+        self.trials.append(OverTrials(len(ordered), _passed(ordered, key), frequencies))
+        reduced = yield from reduce_items(column, self._reducer, passes_of(key))
+        if reduced.values is not column.values:
+            ordered = yield from in_order(reduced.values)
+        described = yield from describe(reduced.values, ordered)
+        self._items[(position,), self._reducer] = OverItems(described, reduced.reason)
+
+    def _measure_metric(self, metric: str, scorer: str | None) -> Steps[None]:
+        """What a criterion looks at, if it is not measured yet."""
+        name, reducer = read_metric(metric)
+        if name not in OVER_ITEMS or (scorer is not None and scorer not in self._positions):
+            return
+        reducer = reducer or self._reducer
+        positions = self._positions_of(scorer)
+        if (positions, reducer) not in self._items and self._comparable(positions, reducer):
+            self._items[positions, reducer] = yield from self._pooled(positions, reducer)
+
+    def _pooled(self, positions: tuple[int, ...], reducer: Reducer) -> Steps[OverItems]:
+        values, short = no_values(), ""
+        for position in positions:
+            passes = passes_of(self._run.score_keys[position])
+            reduced = yield from reduce_items(self._column(position), reducer, passes)
+            values += reduced.values
+            short = short or reduced.reason
+        ordered = yield from in_order(values)
+        described = yield from describe(values, ordered)
+        return OverItems(described, short)
+
+    def _measure_weighted(self) -> Steps[None]:
+        """Epochs are reduced as the run says; by their mean if it only counts passes, which weighted scores have not."""
+        reducer = Reducer() if self._reducer.counts else self._reducer
+        items = yield from reduce_items(self._numbers.weighted, reducer, passes_of(None))
+        if items.values:
+            low = min(items.values)
+            yield
+            high = max(items.values)
+            yield
+            _, self.weighted = sum_and_mean(items.values, low, high)
+            yield
+
+    def _measure_latency(self) -> Steps[None]:
+        values = self._numbers.latencies_ms
+        ordered = yield from in_order(values)
+        if values:
+            _, mean = sum_and_mean(values, ordered.low, ordered.high)
+            yield
+            self.latency = Latency(mean, *(percentile(ordered, percent) for percent in (50, 90, 95, 99)))
+
+
+def _passed(ordered: Ordered, key: ScoreKey) -> int | None:
+    """How many of these values pass the threshold (O2); None without one."""
+    if key.threshold is None:
+        return None
+    if key.declaration.direction is Direction.LOWER_IS_BETTER:
+        return ordered.count_upto(key.threshold)
+    return len(ordered) - ordered.count_below(key.threshold)
 
 
 def _scale(key: ScoreKey) -> tuple[float | None, float | None, Direction]:

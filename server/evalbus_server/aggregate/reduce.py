@@ -1,24 +1,27 @@
-"""How the values of an item's epochs become one value (N4). The order in which they came never matters."""
+"""How the values of an item's epochs become one value (N4). They stand in the order of epochs, however they came."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from math import comb
-from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from evalbus_server.aggregate.statistics import exact_mean, median
+from evalbus_server.aggregate.steps import STEP, Steps
 from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.numbers import Column, Values, no_values
 from evalbus_server.model.reducers import parse_reducer as parse
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.trial import position_of
 
 Passes: TypeAlias = Callable[[float], bool]
 """Whether a trial with this value counts as a pass."""
-Trials: TypeAlias = Iterable[tuple[int, float]]
-"""Trial ids, or epochs of one item, with their values: those that are SCORED."""
+
+_ITEMS = STEP // 8
+"""So many items are reduced in a step."""
 
 
 class Reduced(NamedTuple):
@@ -31,10 +34,8 @@ class Reduced(NamedTuple):
 class ItemValues(NamedTuple):
     """A score's values by item."""
 
-    positions: list[int]
+    values: Values
     """In dataset order."""
-    values: list[float]
-    """One for each position."""
     short: int = 0
     """Items that have scored trials, but too few of them."""
     reason: str = ""
@@ -57,9 +58,8 @@ class Reducer:
         """Whether it looks at which trials pass, and not at their values."""
         return self.name in _COUNTING
 
-    def reduce(self, trials: Trials, passes: Passes) -> Reduced:
-        """One value from those of an item's scored trials."""
-        in_order = [value for _, value in sorted(trials)]
+    def reduce(self, in_order: Sequence[float], passes: Passes) -> Reduced:
+        """One value from those of an item's scored trials, in the order of epochs."""
         if not in_order:
             return Reduced(None, "no trial scored")
         if not self.counts:
@@ -96,42 +96,49 @@ def passes_of(key: ScoreKey | None) -> Passes:
     return lambda value: bool(key.passes(value))
 
 
-def reduce_items(trials: Trials, reducer: Reducer, passes: Passes, epochs: int) -> ItemValues:
+def reduce_items(column: Column, reducer: Reducer, passes: Passes) -> Steps[ItemValues]:
     """A value for each item, from the trials of a score key."""
-    in_order = sorted(trials)
-    if epochs == 1 and not reducer.counts:
-        return ItemValues([position_of(trial) for trial, _ in in_order], [value for _, value in in_order])
-    groups: dict[int, list[tuple[int, float]]] = {}
-    for pair in in_order:
-        groups.setdefault(position_of(pair[0]), []).append(pair)
-    reduced = [
-        (position, reducer.reduce(group, passes)) for position, group in sorted(groups.items(), key=itemgetter(0))
-    ]
-    reasons = [each.reason for _, each in reduced if each.value is None]
-    return ItemValues(
-        [position for position, each in reduced if each.value is not None],
-        [each.value for _, each in reduced if each.value is not None],
-        len(reasons),
-        reasons[0] if reasons else "",
-    )
+    items: Iterable[Sequence[float]]
+    if column.trials:
+        items = yield from _by_item(column)
+    elif reducer.counts:
+        items = ((value,) for value in column.values)
+    else:
+        return ItemValues(column.values)
+    values, reasons = no_values(), []
+    left = iter(items)
+    while some := list(islice(left, _ITEMS)):
+        for each in some:
+            value, reason = reducer.reduce(each, passes)
+            if value is None:
+                reasons.append(reason)
+            else:
+                values.append(value)
+        yield
+    return ItemValues(values, len(reasons), reasons[0] if reasons else "")
+
+
+def _by_item(column: Column) -> Steps[Iterable[list[float]]]:
+    """The values of each item, in dataset order."""
+    found: dict[int, list[float]] = {}
+    for start in range(0, len(column.trials), STEP):
+        stop = start + STEP
+        for trial, value in zip(column.trials[start:stop], column.values[start:stop], strict=True):
+            found.setdefault(position_of(trial), []).append(value)
+        yield
+    return (found[position] for position in sorted(found))
 
 
 def _full(value: float) -> bool:
     return value >= 1.0
 
 
-def _mode(in_order: list[float]) -> float:
+def _mode(in_order: Sequence[float]) -> float:
     """The most frequent value; of equals the one that came in the lowest epoch."""
     counts: dict[float, int] = {}
     for value in in_order:
         counts[value] = counts.get(value, 0) + 1
     return max(counts, key=counts.__getitem__)  # the first of equals: dicts keep their order
-
-
-def _median(in_order: list[float]) -> float:
-    middle = median(in_order)
-    assert middle is not None
-    return middle
 
 
 @lru_cache(maxsize=4096)
@@ -147,9 +154,9 @@ def _pass_hat(scored: int, passed: int, k: int) -> float:
     return comb(passed, k) / comb(scored, k)
 
 
-_VALUES: dict[str, Callable[[list[float]], float]] = {
+_VALUES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": exact_mean,
-    "median": _median,
+    "median": lambda in_order: median(sorted(in_order)),
     "mode": _mode,
     "max": max,
     "min": min,

@@ -1,30 +1,36 @@
-"""Numbers over numbers: means, spread, intervals, percentiles, distributions.
+"""Numbers over numbers: means, errors, intervals, percentiles, bins.
 
-Every function gives the same for any order of its values (N6), takes finite floats only, and says None where there
-is no number (N3).
+A function takes finite floats only, says None where there is no number (N3), and gives the same for any order of its
+values (N6); where these are called *ordered*, they have to come in ascending order.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
-from evalbus_server.model.summary import Bin, Distribution, Interval, ValueCount
+from evalbus_server.model.summary import Bin, Interval
 
 Z = 1.959963984540054
 """97.5 % of a normal distribution lie below mean + Z standard deviations."""
-SHOWN_VALUES = 5
 BINS = 10
 RESAMPLES = 2000
 
 _T_EXACT = 1000
 """Degrees of freedom from which the quantile of t comes from its expansion around the normal one."""
+
+
+class Ranked(Protocol):
+    """At least one value, by rank from 0: a sorted list, or something that does as if it were one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rank: int, /) -> float: ...
 
 
 def exact_mean(values: Sequence[float]) -> float:
@@ -40,9 +46,13 @@ def exact_mean(values: Sequence[float]) -> float:
     return min(max(found, min(values)), max(values))
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
-    return exact_mean(values) if values else None
+def sum_and_mean(values: Sequence[float], low: float, high: float) -> tuple[float | None, float]:
+    """The exact sum of values from *low* to *high*, None if it is too large for a float, and their mean."""
+    try:
+        whole = math.fsum(values)
+    except OverflowError:
+        return _float(sum(map(Fraction, values), Fraction())), exact_mean(values)
+    return whole, min(max(whole / len(values), low), high)
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float | None]) -> float | None:
@@ -67,37 +77,6 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float | None]) -> f
         exact = [(Fraction(value), Fraction(weight)) for value, weight in zip(taken, heavy, strict=True)]
         found = float(sum(value * weight for value, weight in exact) / sum(weight for _, weight in exact))
     return min(max(found, min(taken)), max(taken))
-
-
-def total(values: Sequence[float]) -> float | None:
-    """The exact sum; None of nothing, or if it is too large for a float."""
-    if not values:
-        return None
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return _float(sum(map(Fraction, values), Fraction()))
-
-
-def std(values: Sequence[float]) -> float | None:
-    """The standard deviation with n - 1; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    centre = exact_mean(values)
-    distances = [value - centre for value in values]
-    scale = max(map(abs, distances))
-    if not scale or not math.isfinite(scale):
-        return None if scale else 0.0
-    # Divided by a power of two, so that squares stay in range and no digit changes.
-    unit = math.ldexp(1.0, math.frexp(scale)[1] - 1)
-    squares = math.fsum([(distance / unit) ** 2 for distance in distances])
-    return _finite(unit * math.sqrt(squares / (len(values) - 1)))
-
-
-def stderr(values: Sequence[float]) -> float | None:
-    """The standard error of the mean, std / √n; None for fewer than two values."""
-    spread = std(values)
-    return None if spread is None else spread / math.sqrt(len(values))
 
 
 def clustered_stderr(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float | None, int]:
@@ -130,14 +109,10 @@ def wilson(passed: float, count: int) -> Interval | None:
     return Interval(low, 1.0 if passed >= count else min(1.0, centre + half))
 
 
-def t_interval(values: Sequence[float]) -> Interval | None:
-    """The 95 % interval of a mean by Student's t with n - 1 degrees of freedom; None for fewer than two values."""
-    error = stderr(values)
-    if error is None:
-        return None
-    centre = exact_mean(values)
-    half = t_quantile(len(values) - 1) * error
-    low, high = centre - half, centre + half
+def t_interval(mean: float, stderr: float, count: int) -> Interval | None:
+    """The 95 % interval of a mean of *count* values, two at least, by Student's t with n - 1 degrees of freedom."""
+    half = t_quantile(count - 1) * stderr
+    low, high = mean - half, mean + half
     return Interval(low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
@@ -167,57 +142,15 @@ def bootstrap(values: Sequence[float], seed: int, resamples: int = RESAMPLES) ->
     ordered = sorted(values)
     generator = random.Random(seed)
     means = sorted(exact_mean(generator.choices(ordered, k=len(ordered))) for _ in range(resamples))
-    return Interval(_percentile(means, 2.5), _percentile(means, 97.5))
+    return Interval(percentile(means, 2.5), percentile(means, 97.5))
 
 
-def percentile(values: Sequence[float], percent: float) -> float | None:
-    """The value below which *percent* of the values lie; None of nothing.
+def percentile(ordered: Ranked, percent: float) -> float:
+    """The value below which *percent* of at least one value lie.
 
-    Of n sorted values, numbered from 0, it is the one at (n - 1) · percent / 100, between two neighbours on the
-    straight line between them: what spreadsheets call PERCENTILE.INC and NumPy does by default.
+    Of n values, numbered from 0, it is the one at (n - 1) · percent / 100, between two neighbours on the straight
+    line between them: what spreadsheets call PERCENTILE.INC and NumPy does by default.
     """
-    return _percentile(sorted(values), percent) if values else None
-
-
-def percentiles(values: Sequence[float], percents: Sequence[float]) -> list[float]:
-    """Several percentiles of at least one value, sorting once."""
-    ordered = sorted(values)
-    return [_percentile(ordered, percent) for percent in percents]
-
-
-def median(values: Sequence[float]) -> float | None:
-    """The middle value, or the mean of the two; None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else exact_mean(ordered[middle - 1 : middle + 1])
-
-
-def distribution(values: Sequence[float]) -> Distribution:
-    """The five most frequent values (of equals the smaller first), the rest as a count, and ten equal bins (N7).
-
-    If all values are the same there is one bin, which begins and ends there.
-    """
-    if not values:
-        return Distribution()
-    counts = heapq.nsmallest(SHOWN_VALUES, Counter(values).items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = tuple(ValueCount(value, count, count / len(values)) for value, count in counts)
-    return Distribution(shown, len(values) - sum(each.count for each in shown), _histogram(sorted(values)))
-
-
-def _histogram(ordered: Sequence[float]) -> tuple[Bin, ...]:
-    low, high = ordered[0], ordered[-1]
-    if low == high:
-        return (Bin(low, high, len(ordered)),)
-    # Written so that it cannot overflow; then counted between the very ends that are shown.
-    inner = [low * (1 - number / BINS) + high * (number / BINS) for number in range(1, BINS)]
-    ends = [low, *(min(max(end, low), high) for end in inner), high]
-    cuts = [0, *(bisect_left(ordered, end) for end in ends[1:-1]), len(ordered)]
-    return tuple(Bin(ends[n], ends[n + 1], cuts[n + 1] - cuts[n]) for n in range(BINS))
-
-
-def _percentile(ordered: Sequence[float], percent: float) -> float:
     place = (len(ordered) - 1) * percent / 100
     below = math.floor(place)
     part = place - below
@@ -225,6 +158,23 @@ def _percentile(ordered: Sequence[float], percent: float) -> float:
         return ordered[below]
     low, high = ordered[below], ordered[below + 1]
     return min(max(low * (1 - part) + high * part, low), high)
+
+
+def median(ordered: Ranked) -> float:
+    """The middle one of at least one value, or the mean of the two."""
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else exact_mean([ordered[middle - 1], ordered[middle]])
+
+
+def histogram(low: float, high: float, count: int, count_below: Callable[[float], int]) -> tuple[Bin, ...]:
+    """*count* values from *low* to *high* in ten equal bins; if all are the same, in one that begins and ends there."""
+    if low == high:
+        return (Bin(low, high, count),)
+    # Written so that it cannot overflow; then counted between the very ends that are shown.
+    inner = [low * (1 - number / BINS) + high * (number / BINS) for number in range(1, BINS)]
+    ends = [low, *(min(max(end, low), high) for end in inner), high]
+    cuts = [0, *map(count_below, ends[1:-1]), count]
+    return tuple(Bin(ends[n], ends[n + 1], cuts[n + 1] - cuts[n]) for n in range(BINS))
 
 
 def _t_within(angle: float, freedom: int) -> float:

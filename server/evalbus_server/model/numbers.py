@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from evalbus import FailureCategory, Usage
 from evalbus_server.model.run import Run
+
+Values: TypeAlias = "array[float]"
+"""Packed: a run of 100,000 trials has several hundred thousand values, and a list takes four times the memory."""
+
+
+def no_values() -> Values:
+    """An empty array."""
+    return array("d")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Numbers of trials."""
+
+    values: Values = field(default_factory=no_values)
+    trials: array[int] = field(default_factory=lambda: array("q"))
+    """The trial id of each value, those of one item in the order of its epochs. Empty if the run has one epoch: each
+    value is then of an item of its own, and no number depends on which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,22 +33,20 @@ class RunNumbers:
     """What the store knows of a run in numbers.
 
     Keys of the dictionaries are positions in the run's score keys; a key about which nothing is stored may be
-    missing. Lists are in the order of trial ids, so that the same rows give the same numbers whenever they are read.
+    missing.
     """
 
     run: Run
-    values: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    """By score key: trial id and value of every score that is SCORED."""
-    passed: dict[int, int] = field(default_factory=dict)
-    """By score key: how many of those values pass the threshold; 0 without one."""
+    values: dict[int, Column] = field(default_factory=dict)
+    """By score key: the value of every score that is SCORED."""
     errored: dict[int, int] = field(default_factory=dict)
     """By score key: trials without a value because something broke, those included whose target failed."""
     skipped: dict[int, int] = field(default_factory=dict)
     """By score key: trials to which the scorer did not apply."""
-    latencies_ms: list[float] = field(default_factory=list)
+    latencies_ms: Values = field(default_factory=no_values)
     """The target's latency of every stored output that has one."""
-    weighted: list[tuple[int, float]] = field(default_factory=list)
-    """Trial id and weighted score of every trial that has one."""
+    weighted: Column = field(default_factory=Column)
+    """The weighted score of every trial that has one."""
     usage: Usage = field(default_factory=Usage)
     """The sum over all attempts at target and scorers."""
     priced: int = 0

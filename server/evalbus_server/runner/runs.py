@@ -16,7 +16,8 @@ from evalbus._definition import Plugin as Definition
 from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.aggregate.judge import check_scores, judge
 from evalbus_server.aggregate.reduce import parse_reducer
-from evalbus_server.aggregate.summary import summarise
+from evalbus_server.aggregate.steps import Work
+from evalbus_server.aggregate.summary import summarise_in_steps
 from evalbus_server.dataset.select import Selector
 from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
 from evalbus_server.model.event import Event
@@ -478,7 +479,10 @@ class Runs:
                 other = self._store.run(criterion.baseline)
                 baselines[criterion.baseline] = await self._store.numbers_in_turns(other)
         reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
-        return summarise(numbers, experiment.criteria, reducer, baselines=baselines, now=self._clock())
+        work = Work(summarise_in_steps(numbers, experiment.criteria, reducer, baselines=baselines, now=self._clock()))
+        for _ in work:
+            await asyncio.sleep(0)
+        return work.result
 
     def watch(self, run_id: str, after: int) -> AsyncIterator[Event | Notice | Idle]:
         """Follow a run from any event on; see `watch/follow.py`.

@@ -1,85 +1,160 @@
-"""The numbers of a run, read in pages that are small enough for the event loop."""
+"""The numbers of a run, read in pages that are small enough for the event loop.
+
+A page is a range of the primary key. Every column that is fetched costs a third of what its row costs, so a query fetches
+what it must, and what is rare has a query of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from typing import TypeAlias
 
 from evalbus import FailureCategory, Money, ScoreStatus, Usage
-from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.numbers import Column, RunNumbers, Values, no_values
 from evalbus_server.model.run import Outcome
-from evalbus_server.model.trial import trial_id_of
+from evalbus_server.model.trial import EPOCH_BITS
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.runs import OfRun
 
-_AT_ONCE = 1_000
+_AT_ONCE = 2_000
+"""About so many rows are read at once."""
 
-PAGE_OF_SCORES = """
-    SELECT trial, key, status, value, passed FROM score
-    WHERE run = :run AND (trial, key) > (:trial, :key) ORDER BY trial, key LIMIT :limit
+Page: TypeAlias = dict[str, int]
+"""What the queries of a page are asked with: the run, and the first key and the end of the range."""
+
+_SCORES = "FROM score WHERE run = :run AND trial >= :first AND trial < :end"
+NEXT_SCORE = "SELECT trial FROM score WHERE run = :run AND trial >= :first ORDER BY trial LIMIT 1"
+PAGE_OF_VALUES = f"SELECT value {_SCORES} ORDER BY trial, key"
+PAGE_OF_VALUES_BY_KEY = f"SELECT value, key {_SCORES} AND value IS NOT NULL ORDER BY trial, key"
+PAGE_OF_VALUES_BY_TRIAL = f"SELECT value, key, trial {_SCORES} AND value IS NOT NULL ORDER BY trial, key"
+PAGE_WITHOUT_VALUES = f"SELECT key, status {_SCORES} AND value IS NULL"
+
+NEXT_OUTPUT = "SELECT id FROM output WHERE id >= :first AND id < :beyond ORDER BY id LIMIT 1"
+PAGE_OF_LATENCIES = "SELECT latency FROM output WHERE id >= :first AND id < min(:end, :beyond) AND latency IS NOT NULL"
+
+_RESULTS = "FROM result r WHERE run = :run AND position >= :first AND position < :end"
+NEXT_RESULT = "SELECT position FROM result WHERE run = :run AND position >= :first ORDER BY position LIMIT 1"
+PAGE_OF_WEIGHTED = f"SELECT weighted {_RESULTS} AND weighted IS NOT NULL ORDER BY position, epoch"
+PAGE_OF_WEIGHTED_BY_TRIAL = f"""
+    SELECT weighted, ((epoch - 1) << {EPOCH_BITS}) + position {_RESULTS} AND weighted IS NOT NULL
+    ORDER BY position, epoch
 """
-PAGE_OF_LATENCIES = """
-    SELECT trial, latency FROM output WHERE run = :run AND trial > :after ORDER BY trial LIMIT :limit
+PAGE_OF_COUNTS = f"""
+    SELECT sum(attempts), count(category), count(input_tokens),
+        count(*) FILTER (WHERE outcome = {Outcome.ERRORED.value} AND NOT EXISTS (
+            SELECT 1 FROM output o WHERE o.run = r.run AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
+        )) {_RESULTS}
 """
-PAGE_OF_OUTCOMES = f"""
-    SELECT position, epoch, outcome, weighted, attempts, category,
-        outcome = {Outcome.ERRORED.value}
-        AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = r.run AND o.trial = ((r.epoch - 1) << 32) + r.position),
-        {rows.USAGE}
-    FROM result r WHERE run = :run AND (position, epoch) > (:position, :epoch) ORDER BY position, epoch LIMIT :limit
-"""
+PAGE_OF_FAILURES = f"SELECT category {_RESULTS} AND category IS NOT NULL AND outcome = {Outcome.ERRORED.value}"
+PAGE_OF_USAGE = f"SELECT {rows.USAGE} {_RESULTS} AND input_tokens IS NOT NULL"
 
 
 def read(of: OfRun) -> Generator[None, None, RunNumbers]:
     """Read the numbers of a run; lets the caller do something else after every page."""
-    numbers = RunNumbers(of.run)
-    yield from _scores(of, numbers)
-    latencies_ms = yield from _latencies_ms(of)
-    rest = yield from _outcomes(of, numbers)
-    for key in range(len(of.run.score_keys)):
-        numbers.errored[key] = numbers.errored.get(key, 0) + rest.unanswered
+    scores = yield from _scores(of)
+    latencies = yield from _latencies(of)
+    results = yield from _results(of)
+    sums = results.consumed
     return RunNumbers(
         run=of.run,
-        values=numbers.values,
-        passed=numbers.passed,
-        errored=numbers.errored,
-        skipped=numbers.skipped,
-        latencies_ms=latencies_ms,
-        weighted=list(chain.from_iterable(rest.weighted[epoch] for epoch in sorted(rest.weighted))),
-        usage=rest.usage(),
-        priced=rest.priced,
-        with_usage=rest.with_usage,
-        failures=numbers.failures,
-        attempts=rest.attempts,
+        values=dict(enumerate(scores.columns)),
+        errored={key: scores.errored[key] + results.unanswered for key in range(len(scores.columns))},
+        skipped=dict(scores.skipped),
+        latencies_ms=latencies,
+        weighted=results.weighted,
+        usage=sums.usage(),
+        priced=sums.priced,
+        with_usage=sums.trials,
+        failures={FailureCategory(category): count for category, count in results.failures.items()},
+        attempts=results.attempts,
     )
 
 
+class _Scores:
+    """What the scores say."""
+
+    def __init__(self, of: OfRun) -> None:
+        """Nothing is read yet."""
+        self._of = of
+        self.columns = [Column() for _ in of.run.score_keys]
+        """By score key, as the counts are."""
+        self.errored: Counter[int] = Counter()
+        self.skipped: Counter[int] = Counter()
+
+    def add_whole(self, page: Page) -> bool:
+        """Add a page in which every trial that can be there has a value for every key; whether it is such a page.
+
+        In one of those the place of a value says whose it is, and nothing else need be read.
+        """
+        values = [value for (value,) in self._of.connection.rows(PAGE_OF_VALUES, page)]
+        trials = range(page["first"], page["end"])
+        if len(values) != len(trials) * len(self.columns) or None in values:
+            return False
+        for key, column in enumerate(self.columns):
+            column.values.extend(values[key :: len(self.columns)])
+            if self._of.run.epochs > 1:
+                column.trials.extend(trials)
+        return True
+
+    def add(self, page: Page) -> bool:
+        """Add any page; whether the other way would have done."""
+        ask = self._of.connection.rows
+        found: list[Row]
+        if self._of.run.epochs == 1:
+            found = ask(PAGE_OF_VALUES_BY_KEY, page)
+            for value, key in found:
+                self.columns[key].values.append(value)
+        else:
+            found = ask(PAGE_OF_VALUES_BY_TRIAL, page)
+            for value, key, trial in found:
+                self.columns[key].values.append(value)
+                self.columns[key].trials.append(trial)
+        for key, status in ask(PAGE_WITHOUT_VALUES, page):
+            tally = self.errored if status == ScoreStatus.ERRORED else self.skipped
+            tally[key] += 1
+        return len(found) == (page["end"] - page["first"]) * len(self.columns)
+
+
+def _scores(of: OfRun) -> Generator[None, None, _Scores]:
+    scores = _Scores(of)
+    whole = True
+    for page in _pages(of, NEXT_SCORE, _AT_ONCE // (len(scores.columns) or 1)):
+        if not (whole and scores.add_whole(page)):
+            whole = scores.add(page)
+        yield
+    return scores
+
+
+def _latencies(of: OfRun) -> Generator[None, None, Values]:
+    found = no_values()
+    for page in _pages(of, NEXT_OUTPUT, _AT_ONCE, first=of.number << rows.RUN_BITS):
+        found.extend([seconds * 1000 for (seconds,) in of.connection.rows(PAGE_OF_LATENCIES, page)])
+        yield
+    return found
+
+
 @dataclass(slots=True)
-class _Sums:
+class _Consumed:
     """Sums over results; integers of Python, which do not overflow."""
 
-    attempts: int = 0
-    unanswered: int = 0
-    with_usage: int = 0
+    trials: int = 0
     priced: int = 0
     tokens: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
-    costs: dict[str, int] = field(default_factory=dict)
-    weighted: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    """By epoch, in dataset order: one after the other they are in the order of trial ids, and need no sorting."""
+    costs: Counter[str] = field(default_factory=Counter)
 
-    def add(self, columns: Row) -> None:
-        """Add the columns of what one trial consumed."""
-        if columns[0] is None:
-            return
-        self.with_usage += 1
-        for i in range(4):
-            self.tokens[i] += columns[i]
-        micros, currency = columns[4:]
-        if micros is not None:
-            self.priced += 1
-            self.costs[currency] = self.costs.get(currency, 0) + micros
+    def add(self, found: list[Row]) -> None:
+        """Add what some trials consumed."""
+        for row in found:
+            for place in range(4):
+                self.tokens[place] += row[place]
+            micros, currency = row[4:]
+            if micros is not None:
+                self.priced += 1
+                self.costs[currency] += micros
+        self.trials += len(found)
 
     def usage(self) -> Usage:
         """All together; no cost if the currencies differ, whatever the order of the trials."""
@@ -91,51 +166,44 @@ class _Sums:
         return Usage(input_tokens, output_tokens, cached_tokens, calls, cost)
 
 
-def _scores(of: OfRun, numbers: RunNumbers) -> Generator[None, None, None]:
-    trial, key = -1, -1
-    while True:
-        page = of.connection.rows(PAGE_OF_SCORES, {"run": of.number, "trial": trial, "key": key, "limit": _AT_ONCE})
-        for trial, key, status, value, passed in page:
-            if status == ScoreStatus.SCORED:
-                numbers.values.setdefault(key, []).append((trial, value))
-                if passed:
-                    numbers.passed[key] = numbers.passed.get(key, 0) + 1
-            else:
-                tally = numbers.errored if status == ScoreStatus.ERRORED else numbers.skipped
-                tally[key] = tally.get(key, 0) + 1
-        if len(page) < _AT_ONCE:
-            return
+@dataclass(slots=True)
+class _Results:
+    weighted: Column = field(default_factory=Column)
+    attempts: int = 0
+    unanswered: int = 0
+    """Trials whose target failed."""
+    failures: Counter[int] = field(default_factory=Counter)
+    consumed: _Consumed = field(default_factory=_Consumed)
+
+
+def _results(of: OfRun) -> Generator[None, None, _Results]:
+    found = _Results()
+    for page in _pages(of, NEXT_RESULT, _AT_ONCE // of.run.epochs):
+        _add_weighted(of, page, found.weighted)
+        [(attempts, failures, consumed, unanswered)] = of.connection.rows(PAGE_OF_COUNTS, page)
+        found.attempts += attempts
+        found.unanswered += unanswered
+        if failures:
+            found.failures.update(category for (category,) in of.connection.rows(PAGE_OF_FAILURES, page))
+        if consumed:
+            found.consumed.add(of.connection.rows(PAGE_OF_USAGE, page))
         yield
+    return found
 
 
-def _latencies_ms(of: OfRun) -> Generator[None, None, list[float]]:
-    after = -1
-    found: list[float] = []
-    while True:
-        page = of.connection.rows(PAGE_OF_LATENCIES, {"run": of.number, "after": after, "limit": _AT_ONCE})
-        found += [latency * 1000 for _, latency in page if latency is not None]
-        if len(page) < _AT_ONCE:
-            return found
-        after = page[-1][0]
-        yield
+def _add_weighted(of: OfRun, page: Page, column: Column) -> None:
+    if of.run.epochs == 1:
+        column.values.extend([value for (value,) in of.connection.rows(PAGE_OF_WEIGHTED, page)])
+        return
+    for value, trial in of.connection.rows(PAGE_OF_WEIGHTED_BY_TRIAL, page):
+        column.values.append(value)
+        column.trials.append(trial)
 
 
-def _outcomes(of: OfRun, numbers: RunNumbers) -> Generator[None, None, _Sums]:
-    position, epoch = -1, 0
-    sums = _Sums()
-    while True:
-        page = of.connection.rows(
-            PAGE_OF_OUTCOMES, {"run": of.number, "position": position, "epoch": epoch, "limit": _AT_ONCE}
-        )
-        for position, epoch, outcome, weighted, attempts, category, unanswered, *usage in page:
-            sums.attempts += attempts
-            sums.unanswered += unanswered
-            sums.add(tuple(usage))
-            if weighted is not None:
-                sums.weighted.setdefault(epoch, []).append((trial_id_of(position, epoch), weighted))
-            if outcome == Outcome.ERRORED and category is not None:
-                kind = FailureCategory(category)
-                numbers.failures[kind] = numbers.failures.get(kind, 0) + 1
-        if len(page) < _AT_ONCE:
-            return sums
-        yield
+def _pages(of: OfRun, next_one: str, size: int, first: int = 0) -> Iterator[Page]:
+    """The ranges of keys, *size* or 1 wide, that have rows: each begins at a row, so gaps cost nothing."""
+    place = {"run": of.number, "first": first, "beyond": (of.number + 1) << rows.RUN_BITS}
+    while (found := of.connection.row(next_one, place)) is not None:
+        page = {**place, "first": found[0], "end": found[0] + max(size, 1)}
+        yield page
+        place["first"] = page["end"]

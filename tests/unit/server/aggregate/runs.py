@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from evalbus import Direction, Score, ScoreDeclaration, ScoreStatus
+from evalbus_server.aggregate.describe import Description, describe, distribution
 from evalbus_server.aggregate.judge import judge
-from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.aggregate.ordered import in_order
+from evalbus_server.aggregate.steps import at_once
+from evalbus_server.model.numbers import Column, RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, ScoreKey, Selection
+from evalbus_server.model.summary import Distribution
 from evalbus_server.model.trial import trial_id_of
 
 ERROR = "error"
@@ -70,11 +75,22 @@ def numbers_of(
             outcome, weighted, _ = judge(scores, keys)
             outcomes[outcome] += 1
             if weighted is not None:
-                numbers.weighted.append((trial, weighted))
+                _add(numbers, numbers.weighted, trial, weighted)
             for index, score in scores.items():
                 _note(numbers, index, trial, score)
     counts = Counts(sum(outcomes.values()) if planned is None else planned).plus(*outcomes.values())
     return replace(numbers, run=replace(numbers.run, counts=counts))
+
+
+def described(values: Sequence[float]) -> Description:
+    """What is said of some values."""
+    packed = array("d", values)
+    return at_once(describe(packed, at_once(in_order(packed))))
+
+
+def distributed(values: Sequence[float]) -> Distribution:
+    """How some values are distributed."""
+    return at_once(distribution(at_once(in_order(array("d", values)))))
 
 
 def _score(said: Said) -> Score:
@@ -85,9 +101,13 @@ def _score(said: Said) -> Score:
 
 def _note(numbers: RunNumbers, index: int, trial: int, score: Score) -> None:
     if score.status is ScoreStatus.SCORED and score.value is not None:
-        numbers.values.setdefault(index, []).append((trial, score.value))
-        passes = numbers.run.score_keys[index].passes(score.value)
-        numbers.passed[index] = numbers.passed.get(index, 0) + bool(passes)
+        _add(numbers, numbers.values.setdefault(index, Column()), trial, score.value)
     else:
         states = numbers.errored if score.status is ScoreStatus.ERRORED else numbers.skipped
         states[index] = states.get(index, 0) + 1
+
+
+def _add(numbers: RunNumbers, column: Column, trial: int, value: float) -> None:
+    column.values.append(value)
+    if numbers.run.epochs > 1:
+        column.trials.append(trial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -121,7 +122,7 @@ class TestMetrics:
     def test_each_metric_of_the_same_run(self, metric, scorer, value):
         numbers = replace(
             numbers_of({key("a", threshold=1.0): [1, 0, ERROR, SKIP], key("b"): [0.5, 0.6, ERROR, SKIP]}),
-            latencies_ms=[10.0, 100.0],
+            latencies_ms=array("d", [10.0, 100.0]),
             usage=Usage(cost=Money(1_250_000)),
             priced=2,
             with_usage=2,

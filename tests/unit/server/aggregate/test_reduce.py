@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from itertools import permutations
+from statistics import multimode
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import Direction, ScoreDeclaration
+from evalbus_server.aggregate import reduce
 from evalbus_server.aggregate.reduce import Reduced, Reducer, parse_reducer, passes_of, reduce_items
+from evalbus_server.aggregate.steps import at_once
 from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.numbers import Column
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.trial import trial_id_of
 from tests.unit.server.aggregate import vectors
@@ -23,8 +29,14 @@ VALUES = st.floats(0, 1, allow_nan=False).map(abs) | st.sampled_from([0.0, 0.5, 
 
 def reduced(text: str, *values: float | None, threshold: float | None = None) -> Reduced:
     key = ScoreKey("score", 0, ScoreDeclaration(), threshold)
-    trials = [(epoch, value) for epoch, value in enumerate(values, start=1) if value is not None]
-    return parse_reducer(text, epochs=10_000).reduce(trials, passes_of(key))
+    in_order = [value for value in values if value is not None]
+    return parse_reducer(text, epochs=10_000).reduce(in_order, passes_of(key))
+
+
+def by_item(pairs: list[tuple[int, float]], reducer: Reducer) -> tuple[list[float], int, str]:
+    column = Column(array("d", [value for _, value in pairs]), array("q", [trial for trial, _ in pairs]))
+    values, short, reason = at_once(reduce_items(column, reducer, passes_of(None)))
+    return values.tolist(), short, reason
 
 
 class TestWhatTheyGive:
@@ -54,8 +66,8 @@ class TestWhatTheyGive:
 
     def test_where_lower_is_better_a_pass_is_at_the_threshold_or_below(self):
         key = ScoreKey("steps", 0, ScoreDeclaration(maximum=None, direction=Direction.LOWER_IS_BETTER), 3.0)
-        assert Reducer("any").reduce([(1, 9.0), (2, 3.0)], passes_of(key)).value == 1.0
-        assert Reducer("any").reduce([(1, 9.0), (2, 3.5)], passes_of(key)).value == 0.0
+        assert Reducer("any").reduce([9.0, 3.0], passes_of(key)).value == 1.0
+        assert Reducer("any").reduce([9.0, 3.5], passes_of(key)).value == 0.0
 
     @pytest.mark.parametrize(("scored", "passed", "k"), [(5, 3, 2), (4, 2, 3), (10, 1, 4), (3, 3, 3), (3, 0, 1)])
     def test_pass_at_and_pass_hat_are_what_drawing_k_trials_gives(self, scored, passed, k):
@@ -84,12 +96,12 @@ class TestWhatTheyGive:
         assert reduced(text, 1, 1, 1, 1).value == 1.0
 
     @given(values=st.lists(VALUES, min_size=2, max_size=8), text=st.sampled_from(ALL), random=st.randoms())
-    def test_the_order_of_arrival_never_matters(self, values, text, random):
-        trials = list(enumerate(values, start=1))
+    def test_only_a_tie_of_modes_depends_on_the_order_of_epochs(self, values, text, random):
         reducer = parse_reducer(text, epochs=8)
-        expected = reducer.reduce(trials, passes_of(None))
-        random.shuffle(trials)
-        assert reducer.reduce(trials, passes_of(None)) == expected
+        expected = reducer.reduce(values, passes_of(None))
+        random.shuffle(values)
+        tie = text == "mode" and len(multimode(values)) > 1
+        assert tie or reducer.reduce(values, passes_of(None)) == expected
 
     @given(values=st.lists(VALUES, min_size=2, max_size=8), text=st.sampled_from(ALL))
     def test_every_reducer_stays_within_the_range(self, values, text):
@@ -102,27 +114,37 @@ class TestWhatTheyGive:
 
 class TestByItem:
     def test_each_item_gets_one_value_in_dataset_order(self):
-        trials = [
+        pairs = [
             (trial_id_of(7, 1), 0.0),
-            (trial_id_of(2, 2), 0.5),
             (trial_id_of(2, 1), 1.0),
             (trial_id_of(7, 2), 1.0),
+            (trial_id_of(2, 2), 0.5),
         ]
-        found = reduce_items(trials, Reducer("mean"), passes_of(None), epochs=2)
-        assert found == ([2, 7], [0.75, 0.5], 0, "")
+        assert by_item(pairs, Reducer("mean")) == ([0.75, 0.5], 0, "")
 
     def test_with_one_epoch_the_values_stay_as_they_are(self):
-        found = reduce_items([(3, 0.25), (1, 0.5)], Reducer("max"), passes_of(None), epochs=1)
-        assert found == ([1, 3], [0.5, 0.25], 0, "")
+        column = Column(array("d", [0.5, 0.25]))
+        found = at_once(reduce_items(column, Reducer("max"), passes_of(None)))
+        assert found == (column.values, 0, "")
+        assert found.values is column.values
 
     def test_with_one_epoch_a_counting_reducer_still_counts(self):
-        found = reduce_items([(1, 0.5), (2, 1.0)], Reducer("all"), passes_of(None), epochs=1)
-        assert found.values == [0.0, 1.0]
+        found = at_once(reduce_items(Column(array("d", [0.5, 1.0])), Reducer("all"), passes_of(None)))
+        assert found.values.tolist() == [0.0, 1.0]
 
     def test_items_with_too_few_scored_trials_are_left_out_and_counted(self):
-        trials = [(trial_id_of(0, 1), 1.0), (trial_id_of(1, 1), 1.0), (trial_id_of(1, 2), 1.0)]
-        found = reduce_items(trials, Reducer("pass_at", 2), passes_of(None), epochs=2)
-        assert found == ([1], [1.0], 1, "1 of 2 needed trials scored")
+        pairs = [(trial_id_of(0, 1), 1.0), (trial_id_of(1, 1), 1.0), (trial_id_of(1, 2), 1.0)]
+        assert by_item(pairs, Reducer("pass_at", 2)) == ([1.0], 1, "1 of 2 needed trials scored")
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), VALUES), unique_by=lambda row: row[:2]))
+    def test_items_are_reduced_one_by_one_however_many_there_are(self, rows):
+        items: dict[int, list[float]] = {}
+        for position, _, value in sorted(rows):
+            items.setdefault(position, []).append(value)
+        expected = [Reducer("mode").reduce(values, passes_of(None)).value for _, values in sorted(items.items())]
+        pairs = sorted((trial_id_of(position, epoch), value) for position, epoch, value in rows)
+        with mock.patch.multiple(reduce, STEP=3, _ITEMS=2):
+            assert by_item(pairs, Reducer("mode"))[0] == expected
 
 
 class TestParsing:

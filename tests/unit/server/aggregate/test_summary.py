@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import astuple, replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import FailureCategory, Money, Usage
+from evalbus_server.aggregate import ordered
 from evalbus_server.aggregate.reduce import parse_reducer
-from evalbus_server.aggregate.summary import summarise
+from evalbus_server.aggregate.steps import Work
+from evalbus_server.aggregate.summary import summarise, summarise_in_steps
 from evalbus_server.model.experiment import Criterion
-from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.numbers import Column, RunNumbers
 from evalbus_server.model.run import Counts, RunState, Verdict
 from evalbus_server.model.summary import Distribution, Interval
 from tests.unit.server.aggregate import vectors
 from tests.unit.server.aggregate.runs import ERROR, SKIP, key, lower, numbers_of, run_of
 
 SAID: st.SearchStrategy[Any] = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, ERROR, SKIP]))
+
+
+def in_order_of_trials(column: Column) -> Column:
+    """A column in the order in which a store has it: epoch by epoch."""
+    pairs = sorted(zip(column.trials, column.values, strict=True))
+    return Column(array("d", [value for _, value in pairs]), array("q", [trial for trial, _ in pairs]))
 
 
 class TestScores:
@@ -114,7 +124,7 @@ class TestRun:
     def test_latency_usage_failures_and_attempts_are_handed_on(self):
         numbers = replace(
             numbers_of({key(): [1]}),
-            latencies_ms=[30.0, 10.0, 20.0],
+            latencies_ms=array("d", [30.0, 10.0, 20.0]),
             usage=Usage(1, 2, cost=Money(5)),
             priced=1,
             with_usage=4,
@@ -141,9 +151,29 @@ class TestRun:
     def test_rows_in_any_order_give_the_same_summary(self, said, random):
         numbers = numbers_of({key("a", threshold=0.5): [a for a, _ in said], key("b"): [b for _, b in said]})
         expected = summarise(numbers)
-        for rows in (*numbers.values.values(), numbers.weighted):
-            random.shuffle(rows)
+        for column in (*numbers.values.values(), numbers.weighted):
+            random.shuffle(column.values)
         assert summarise(numbers) == expected
+
+    @given(st.lists(st.lists(SAID, min_size=3, max_size=3), min_size=1), st.sampled_from(["mean", "mode", "any"]))
+    def test_epochs_one_after_the_other_give_the_same_as_items_one_after_the_other(self, said, name):
+        numbers = numbers_of({key(threshold=0.5): said})
+        reducer = parse_reducer(name, 3)
+        expected = summarise(numbers, reducer=reducer)
+        by_epoch = replace(
+            numbers,
+            values={position: in_order_of_trials(column) for position, column in numbers.values.items()},
+            weighted=in_order_of_trials(numbers.weighted),
+        )
+        assert summarise(by_epoch, reducer=reducer) == expected
+
+    def test_a_caller_may_do_something_else_between_short_steps(self):
+        numbers = numbers_of({key(): [number / 1000 for number in range(1000)]})
+        with mock.patch.object(ordered, "STEP", 10):
+            work = Work(summarise_in_steps(numbers))
+            steps = sum(1 for _ in work)
+        assert steps > 100
+        assert work.result == summarise(numbers)
 
     @given(st.lists(st.tuples(SAID, SAID), min_size=1), st.integers(0, 5))
     def test_every_trial_is_counted_once(self, said, pending):

@@ -126,7 +126,7 @@ def test_the_first_score_of_a_key_stands(store: Store, run: Run) -> None:
     store.commit(run.id, changes(scores=scores(0, value=1.0)))
     store.commit(run.id, changes(scores=scores(0, value=0.0) + scores(1, value=0.0)))
 
-    assert store.numbers(run).values[0] == [(0, 1.0), (1, 0.0)]
+    assert store.numbers(run).values[0].values.tolist() == [1.0, 0.0]
 
 
 def test_numbers_of_outputs_go_on_after_a_restart(store: Store, run: Run) -> None:
