@@ -85,8 +85,9 @@ def list_builtins(*, as_json: bool) -> None:
         print_json({"scorers": [_info_document(info) for info in infos]})
         return
     out = console()
+    width = max(len(info.name) for info in infos) + 2
     for info in infos:
-        out.print(Text.assemble((f"{info.name:16}", "bold"), info.description), soft_wrap=True)
+        out.print(Text.assemble((f"{info.name:{width}}", "bold"), info.description), soft_wrap=True)
 
 
 def show_builtin(name: str, *, as_json: bool) -> None:

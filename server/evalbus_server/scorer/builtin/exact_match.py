@@ -11,13 +11,13 @@ from evalbus_server.scorer.builtin._compared import (
     FULL,
     INPUTS,
     NO_EXPECTED,
-    NONE,
     NORMALIZE,
     Normalize,
     Prepare,
     accepted_of,
     actual_of,
     preparation,
+    quoted,
     setting,
 )
 from evalbus_server.scorer.builtin._words import as_words
@@ -53,7 +53,11 @@ def exact_match(task: ScoreTask, state: Prepare) -> Score:
     if not accepted:
         return NO_EXPECTED
     actual = actual_of(task)
-    return FULL if any(_same(actual, expected, state) for expected in accepted) else NONE
+    for expected in accepted:
+        if _same(actual, expected, state):
+            return FULL
+    more = f" or {len(accepted) - 1} others" if len(accepted) > 1 else ""
+    return Score.scored(0.0, f"expected {quoted(accepted[0])}{more}, got {quoted(actual)}")
 
 
 def _same(actual: Value, expected: Value, prepare: Prepare) -> bool:

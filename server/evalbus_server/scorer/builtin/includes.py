@@ -11,7 +11,6 @@ from evalbus_server.scorer.builtin._compared import (
     FULL,
     INPUTS,
     NO_EXPECTED,
-    NONE,
     NORMALIZE,
     Normalize,
     Prepare,
@@ -65,4 +64,5 @@ def includes(task: ScoreTask, settings: IncludesSettings, state: Prepare) -> Sco
             missing = expected.body
     if settings.mode == "all":
         return FULL
-    return Score.scored(0.0, f"missing: {missing[:_SHOWN]!r}") if len(accepted) == 1 else NONE
+    told = f"missing: {missing[:_SHOWN]!r}" if len(accepted) == 1 else f"none of the {len(accepted)} texts is there"
+    return Score.scored(0.0, told)

@@ -50,16 +50,14 @@ def levenshtein(task: ScoreTask, state: Prepare) -> Score:
 def _judge(text: str, wanted: str, among: int) -> Score:
     if text == wanted:
         return FULL
-    found = _similarity(text, wanted, MOST_WORK // among)
-    return too_long("levenshtein", len(text), len(wanted)) if found is None else Score.scored(found)
-
-
-def _similarity(left: str, right: str, most_work: int) -> float | None:
-    """The share that can stay; None if finding out would take too long."""
-    longer = max(len(left), len(right))
-    if len(left) * len(right) <= most_work:
-        return Levenshtein.normalized_similarity(left, right)
-    # The fewer edits there are, the fewer pairs have to be looked at.
-    allowed = most_work // longer
-    edits = Levenshtein.distance(left, right, score_cutoff=allowed)
-    return None if edits > allowed else 1 - edits / longer
+    most_work = MOST_WORK // among
+    longer = max(len(text), len(wanted))
+    if len(text) * len(wanted) <= most_work:
+        edits = Levenshtein.distance(text, wanted)
+    else:
+        # The fewer edits there are, the fewer pairs have to be looked at.
+        allowed = most_work // longer
+        edits = Levenshtein.distance(text, wanted, score_cutoff=allowed)
+        if edits > allowed:
+            return too_long("levenshtein", len(text), len(wanted))
+    return Score.scored(1 - edits / longer, f"{edits} edits, {longer} characters")

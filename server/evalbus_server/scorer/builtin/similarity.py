@@ -79,4 +79,4 @@ def _judge(measure: _Measure, text: str, wanted: str, among: int) -> Score:
         return FULL
     if len(text) * len(wanted) > measure.most_work // among:
         return too_long("similarity", len(text), len(wanted))
-    return Score.scored(measure.of(text, wanted))
+    return Score.scored(measure.of(text, wanted), f"texts of {len(text)} and {len(wanted)} characters")

@@ -1,0 +1,105 @@
+"""`evalbus scorers try`: one output judged from the shell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalbus_server.cli.main import main
+
+
+@pytest.fixture
+def tried(capsys):
+    """Runs the command: its exit code, its document, its stderr."""
+
+    def run(*words: str) -> tuple[int, Any, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["scorers", "try", *words, "--json"])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), json.loads(out) if out else None, err
+
+    return run
+
+
+def test_it_prints_the_score_alone_and_by_its_key(tried):
+    code, document, err = tried("levenshtein", "--output", "kitten", "--expected", "sitting")
+    score = {
+        "status": "SCORED",
+        "value": pytest.approx(1 - 3 / 7),
+        "label": None,
+        "explanation": "3 edits, 7 characters",
+    }
+    assert (code, document, err) == (0, {**score, "scores": {"levenshtein": score}}, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["includes", "--output", "It is Paris", "--expected", "paris"], 1),
+        (["includes", "--output", "red", "--expected-json", '["red", "blue"]', "--settings", '{"mode": "all"}'], 0),
+        (["exact_match", "--output-json", '{"a": 1}', "--expected-json", '{"a": 1.0}'], 1),
+        (["exact_match", "--output", "", "--expected", ""], 1),
+        (["multiple_choice", "--output", "ANSWER: B", "--expected", "Rome", "--choices", '["Paris", "Rome"]'], 1),
+        (["tool_order", "--settings", '{"tools": ["a", "b"]}', "--calls", '["a", {"name": "b", "arguments": {}}]'], 1),
+        (["no_tool_errors", "--calls", '[{"name": "b", "error": "no", "duration": 1}]'], 0),
+        (["list_contains", "--output-json", '["a"]', "--expected-json", '["a", "b"]'], 0.5),
+        (["length", "--output", "abc", "--settings", '{"at_most": 3}', "--input", "x", "--metadata", '{"a": 1}'], 1),
+    ],
+)
+def test_options_say_what_is_judged(tried, words, value):
+    code, document, _ = tried(*words)
+    assert (code, document["value"]) == (0, value)
+
+
+def test_an_answer_that_was_found_is_told(tried):
+    assert tried("last_number", "--output", "It is 7.", "--expected", "7")[1]["answer"] == "7"
+
+
+def test_a_score_that_is_skipped_or_errored_is_an_answer_too(tried):
+    code, document, _ = tried("exact_match", "--output", "x")
+    assert (code, document["status"], document["value"]) == (0, "SKIPPED", None)
+    code, document, _ = tried("last_number", "--output", "7", "--expected", "seven")
+    assert (code, document["status"], document["failure"]["reason"]) == (0, "ERRORED", "EXPECTED_INVALID")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "said"),
+    [
+        (["exact_macth", "--output", "x"], "PLUGIN_UNKNOWN", "did you mean exact_match?"),
+        (["exact_match"], "REQUEST_INVALID", "say what is judged"),
+        (["exact_match", "--output", "x", "--output-json", "1"], "REQUEST_INVALID", "exclude each other"),
+        (["exact_match", "--output-json", "{"], "REQUEST_INVALID", "--output-json: not JSON"),
+        (["exact_match", "--output", "x", "--settings", "["], "SETTINGS_INVALID", "--settings: not JSON"),
+        (["exact_match", "--output", "x", "--settings", "[]"], "SETTINGS_INVALID", "must be a JSON object"),
+        (["exact_match", "--output", "x", "--settings", '{"trimm": 1}'], "SETTINGS_INVALID", "did you mean 'trim'?"),
+        (["regex", "--output", "x", "--settings", '{"pattern": "(a"}'], "SETTINGS_INVALID", "settings.pattern"),
+        (["exact_match", "--output", "x", "--choices", "[1]"], "REQUEST_INVALID", "--choices"),
+        (["exact_match", "--output", "x", "--metadata", "1"], "REQUEST_INVALID", "--metadata"),
+        (["exact_match", "--calls", '[{"nam": 1}]'], "REQUEST_INVALID", "--calls: [0]"),
+        (["exact_match", "--calls", '[{"name": "a", "error": 1}]'], "REQUEST_INVALID", "--calls: [0]"),
+        (["exact_match", "--calls", "{}"], "REQUEST_INVALID", "--calls: must be a JSON list"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_ends_with_2(tried, words, reason, said):
+    code, document, err = tried(*words)
+    assert (code, document) == (2, None)
+    error = json.loads(err)["error"]
+    assert error["reason"] == reason
+    assert said in error["message"]
+
+
+def test_people_read_it_in_lines(capsys):
+    with pytest.raises(SystemExit):
+        main(["scorers", "try", "last_number", "--output", "7 or 8", "--expected", "7"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["score last_number: 0", "answer 8", "why the last number is '8'"]
+
+
+def test_all_are_listed_with_a_space_between_name_and_text(capsys):
+    with pytest.raises(SystemExit):
+        main(["scorers", "list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
+    assert any(line.startswith("trajectory_efficiency  ") for line in lines)
