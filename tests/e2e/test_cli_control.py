@@ -20,7 +20,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from evalbus import Item, Output, Score, scorer, serve, target
+from evalbus import Item, Output, Score, TrialFailed, scorer, serve, target
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ def adder(item: Item, settings: Settings) -> Output:
     note("target.log", item)
     if not os.path.exists("quick"):
         time.sleep(settings.delay)
+    if os.path.exists("broken") and item.id in open("broken").read():
+        raise TrialFailed.invalid("out of order")
     return Output(sum(int(part) for part in item.input.text.split("+")))
 
 
@@ -215,6 +217,28 @@ def test_what_cannot_be_resumed_says_why_and_changes_nothing(desk):
     again = desk.run("runs", "resume", "latest")
     assert again.code == 2
     assert "is COMPLETED; what can be resumed is" in again.reason
+
+
+def test_what_errored_is_asked_again_and_nothing_else(desk):
+    """RC-15, with the exit code of the new verdict; a retry that was killed in the middle is resumed."""
+    desk.write("broken", "i003 i004 i050")
+    quickly(desk)
+    assert desk.run("run", "sums.yaml").code == 3
+    asked = calls(desk, "target")
+    (desk.folder / "broken").unlink()
+    desk.write("slow", "")
+    process = desk.start("runs", "retry", "latest")
+    wait_for(lambda: outputs(desk) == 100)
+    killed(desk, process)
+    (desk.folder / "slow").unlink()
+
+    ended = desk.run("runs", "resume", "latest", "--json")
+
+    assert ended.code == 0, ended.err
+    assert_whole(desk, ended.document)
+    assert calls(desk, "target") - asked == Counter(["i003", "i004", "i050"])
+    nothing = desk.run("runs", "retry", "latest")
+    assert (nothing.code, "nothing to ask again" in nothing.reason) == (2, True)
 
 
 # --- over the control socket ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from evalbus import Item
+from evalbus import Item, Output, TrialFailed, start_server, target
 from evalbus.client import CallFailed, Outcome, RunState, StateChanged, Verdict
 from evalbus.v1 import experiment_pb2, run_pb2
 from evalbus_server import app
@@ -336,6 +336,32 @@ async def test_a_run_is_paused_and_resumed(served: Served) -> None:
     assert (ended.state, ended.counts.pending) == (RunState.COMPLETED, 0)
     assert (await refused(run.resume())).reason == "RUN_NOT_RESUMABLE"
     assert (await refused(run.pause())).reason == "RUN_NOT_HERE"
+
+
+async def test_what_errored_is_asked_again(served: Served) -> None:
+    """At a target that has been repaired, at the same address."""
+    broken = True
+
+    @target("echo")
+    async def echo(item: Item) -> Output:
+        if broken and item.id == "i3":
+            raise TrialFailed.refused("out of order")
+        return Output(item.input)
+
+    plugin = await start_server(echo)
+    await served.client.upload_dataset("d", items(10))
+    run = await served.client.start(experiment(plugin.address))
+    first = await run.wait()
+    assert first.counts.errored == 1
+
+    broken = False
+    await run.retry()
+    ended = await run.wait()
+
+    assert (ended.state, ended.counts.errored) == (RunState.COMPLETED, 0)
+    assert [result.attempts async for result in run.results(item="i3")] == [2]
+    assert (await refused(run.retry())).reason == "NOTHING_TO_RUN"
+    await plugin.stop(0.0)
 
 
 async def test_a_run_that_callers_may_not_start_here_is_not_resumed_for_them(tmp_path: Path, address: str) -> None:

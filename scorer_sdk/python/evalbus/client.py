@@ -209,6 +209,18 @@ class Client:
         response = await self._server.ask(self._server.runs.ResumeRun, request, START_LIMIT)
         return messages.run(response.run)
 
+    async def retry(self, run_id: str, *, accept_changed: bool = False) -> Run:
+        """Ask again what is ERRORED in a run that is over: the target where it failed, else the scorers that failed.
+
+        Each result stands until the new one takes its place.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_AT_WORK, NOTHING_TO_RUN, PLUGIN_CHANGED, or what hinders a plugin.
+        """
+        request = run_pb2.RetryRunRequest(run_id=run_id, accept_changed=accept_changed)
+        response = await self._server.ask(self._server.runs.RetryRun, request, START_LIMIT)
+        return messages.run(response.run)
+
     async def watch(
         self, run_id: str, after: int | None = None, *, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
@@ -321,6 +333,10 @@ class RunHandle:
     async def resume(self, *, accept_changed: bool = False) -> Run:
         """Go on with the run; see Client.resume."""
         return await self._client.resume(self.id, accept_changed=accept_changed)
+
+    async def retry(self, *, accept_changed: bool = False) -> Run:
+        """Ask again what is ERRORED; see Client.retry."""
+        return await self._client.retry(self.id, accept_changed=accept_changed)
 
     def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""

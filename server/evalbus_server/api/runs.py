@@ -77,6 +77,11 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         run = await self._starter.resume(request.run_id, accept_changed=request.accept_changed)
         return run_pb2.ResumeRunResponse(run=run_to_proto(run))
 
+    async def RetryRun(self, request: run_pb2.RetryRunRequest, context: Context) -> run_pb2.RetryRunResponse:
+        """Ask again what is ERRORED."""
+        run = await self._starter.retry(request.run_id, accept_changed=request.accept_changed)
+        return run_pb2.RetryRunResponse(run=run_to_proto(run))
+
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:

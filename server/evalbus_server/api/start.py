@@ -93,6 +93,15 @@ class Starter:
         self._refuse_at_the_end()
         return await self._runs.resume(run_id, accept_changed=accept_changed, admit=self._allowed.admit)
 
+    async def retry(self, run_id: str, *, accept_changed: bool) -> Run:
+        """Ask again what is ERRORED in a run; the rest as in `resume`.
+
+        Raises:
+            ServerError: what hinders it.
+        """
+        self._refuse_at_the_end()
+        return await self._runs.retry(run_id, accept_changed=accept_changed, admit=self._allowed.admit)
+
     def _refuse_at_the_end(self) -> None:
         if self.stopping:
             raise Unreachable(Reason.SERVER_STOPPING, "the server stops and starts no more runs; ask again later")

@@ -160,6 +160,16 @@ class Remote:
         response = await self._server.ask(self._server.runs.ResumeRun, request, START_LIMIT)
         return run_from_proto(response.run)
 
+    async def retry(self, run_id: str, *, accept_changed: bool = False) -> Run:
+        """Ask again what is ERRORED.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_AT_WORK, NOTHING_TO_RUN, PLUGIN_CHANGED, or what hinders a plugin.
+        """
+        request = run_pb2.RetryRunRequest(run_id=run_id, accept_changed=accept_changed)
+        response = await self._server.ask(self._server.runs.RetryRun, request, START_LIMIT)
+        return run_from_proto(response.run)
+
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
 

@@ -49,6 +49,23 @@ def resume(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, de
     return remote.carried(place, begin, as_json=as_json, detach=detach)
 
 
+def retry(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool) -> int:
+    """Ask again what is ERRORED in a run, here or at a server; the exit code says how it went."""
+    if place.server is None:
+        return carried(
+            run_id,
+            place,
+            lambda app, run: app.runs.retry(run.id, accept_changed=accept_changed),
+            as_json=as_json,
+        )
+
+    async def begin(server: Remote) -> Run:
+        run = await server.run(run_id)
+        return await server.retry(run.id, accept_changed=accept_changed)
+
+    return remote.carried(place, begin, as_json=as_json, detach=detach)
+
+
 def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool) -> int:
     """Carry a run out in this process; the exit code says how it went."""
     logs.set_up("warning")

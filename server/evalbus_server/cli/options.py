@@ -7,6 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+AcceptChanged: TypeAlias = Annotated[
+    bool, typer.Option("--accept-changed", help="Go on though a plugin is not what it was.")
+]
 Db: TypeAlias = Annotated[
     Path | None,
     typer.Option("--db", metavar="F", help="The database [default: $EVALBUS_DB, else ./evalbus.db]."),

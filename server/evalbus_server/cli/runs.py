@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Detach, Json, RunId, Server, one_place
+from evalbus_server.cli.options import AcceptChanged, Db, Detach, Json, RunId, Server, one_place
 
 if TYPE_CHECKING:
     from evalbus_server.cli.reading import Place
@@ -107,9 +107,7 @@ def results(  # noqa: PLR0913  # each is an option
 @app.command()
 def resume(  # noqa: PLR0913  # each is an option
     run: RunId,
-    accept_changed: Annotated[
-        bool, typer.Option("--accept-changed", help="Go on though a plugin is not what it was.")
-    ] = False,
+    accept_changed: AcceptChanged = False,
     db: Db = None,
     server: Server = None,
     detach: Detach = False,
@@ -123,6 +121,25 @@ def resume(  # noqa: PLR0913  # each is an option
     from evalbus_server.cli import control
 
     return control.resume(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
+
+
+@app.command()
+def retry(  # noqa: PLR0913  # each is an option
+    run: RunId,
+    accept_changed: AcceptChanged = False,
+    db: Db = None,
+    server: Server = None,
+    detach: Detach = False,
+    as_json: Json = False,
+) -> int:
+    """Ask again what is ERRORED in a run that is over.
+
+    The target is asked where it failed, else the scorers that failed. Ends with the code of the verdict.
+    """
+    place = _place(db, server, detach)
+    from evalbus_server.cli import control
+
+    return control.retry(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
 
 
 @app.command()

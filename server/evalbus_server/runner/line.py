@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evalbus import Failure, FailureCategory, FailureOrigin, Output
+from evalbus import Failure, FailureCategory, FailureOrigin, Output, Usage
 from evalbus_server.errors import ServerError
 from evalbus_server.model.run import Counts, Run, ScoreKey
 from evalbus_server.model.trial import (
@@ -67,6 +67,8 @@ class Log(Protocol):
     async def flush(self) -> None: ...
 
 
+Earlier = Callable[[list[int]], dict[int, tuple[int, Usage | None]]]
+"""(trial ids) -> attempts at the target that failed, and what all attempts consumed."""
 OpenPage = Callable[[int, int, int], tuple[list[StoredItem], int]]
 """(epoch, after, limit) -> open items of the run by position, and the last position that was looked at."""
 
@@ -108,6 +110,8 @@ class Line:
         self._watchdog = watchdog
         self._window = LEAST_WINDOW
         self._answered = answered
+        self.earlier: Earlier | None = None
+        """What earlier sessions did about trials that are asked again."""
         self._target: Exchange | None = None
         self._panel: Panel | None = None
         self._log: Log | None = None
@@ -192,6 +196,9 @@ class Line:
             opened[trial.trial_id] = trial
             trials.append(trial)
             self._bytes += stored.size
+        if self.earlier is not None:
+            for trial_id, (attempts, usage) in self.earlier([trial.trial_id for trial in trials]).items():
+                opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
         if self._target is not None:
             self._target.offer([Flight(trial) for trial in trials])
         else:
@@ -223,11 +230,13 @@ class Line:
         for flight in flights:
             trial = flight.trial
             failures = flight.failures
-            trial.attempts = 1
-            if failures is not None:
+            if failures is None:
+                trial.attempts += 1
+            else:
                 attempts.extend(AttemptRecord(trial.trial_id, -1, *failed) for failed in failures)
-                trial.attempts = len(failures) + (not isinstance(flight.result, Failure))
-                trial.usage = flight.usage
+                trial.attempts += len(failures) + (not isinstance(flight.result, Failure))
+                if flight.usage is not None:
+                    trial.usage = flight.usage if trial.usage is None else trial.usage + flight.usage
             result = flight.result
             if isinstance(result, Output):
                 trial.output = result
@@ -255,6 +264,10 @@ class Line:
         self._store(scores=scores, attempts=attempts, results=[self._result(trial, None) for trial in done])
         assert self._panel is not None
         self._watchdog.scored(self._panel.seats, done)
+
+    def judge_stored(self, trials: Iterable[OpenTrial]) -> None:
+        """Make the results of trials whose scores are all stored."""
+        self._store(results=[self._result(trial, None) for trial in trials])
 
     def _result(self, trial: OpenTrial, target_failure: Failure | None) -> ResultRecord:
         outcome, weighted, failure = self._judge(trial.scores, self.run.score_keys, target_failure)

@@ -67,6 +67,19 @@ class Plan:
         return self.items * self.epochs
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How work on a run that has halted begins again."""
+
+    check: Callable[[Run], None]
+    """Raises if it may not."""
+    queue: Callable[[Run], None]
+    """Stores that it is QUEUED."""
+    accept_changed: bool
+    given: Given
+    admit: Callable[[Experiment], Experiment]
+
+
 @dataclass(slots=True)
 class Working:
     """A run at work here."""
@@ -209,20 +222,64 @@ class Runs:
             Unfit: RUN_NOT_RESUMABLE, or PLUGIN_CHANGED.
             ServerError: a plugin hinders it, as at the start.
         """
-        run = self._store.run(run_id)
-        async with self._starting.setdefault(run.id, asyncio.Lock()):
-            run = self._store.run(run.id)
+
+        def queue(run: Run) -> None:
+            self._store.change_state(run.id, RunState.QUEUED, reason="RESUMED: on request")
+
+        def check(run: Run) -> None:
             if run.id in self._working or run.state not in RESUMABLE:
                 states = ", ".join(state.name for state in RESUMABLE)
                 message = f"run {run.id} is {run.state.name}; what can be resumed is {states}"
                 raise Unfit(Reason.RUN_NOT_RESUMABLE, message)
-            experiment = admit(Experiment.from_json(run.experiment_json))
-            call = Call(experiment, run.id, run.session + 1, run.selection.items, given or {})
+
+        return await self._go_on(run_id, Again(check, queue, accept_changed, given or {}, admit))
+
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        accept_changed: bool = False,
+        given: Given | None = None,
+        admit: Callable[[Experiment], Experiment] = _as_it_is,
+    ) -> Run:
+        """Ask again what is ERRORED in a run that is over: the target where it failed, else the scorers that failed.
+
+        Each result stands until the new one is stored; what is pending is asked too. The rest as in `resume`.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: RUN_AT_WORK, NOTHING_TO_RUN (nothing is ERRORED), or PLUGIN_CHANGED.
+            ServerError: a plugin hinders it, as at the start.
+        """
+
+        def check(run: Run) -> None:
+            self._check_over(run, "retried")
+            if not run.counts.errored:
+                raise Unfit(Reason.NOTHING_TO_RUN, f"run {run.id} has no ERRORED result: there is nothing to ask again")
+
+        def queue(run: Run) -> None:
+            self._store.queue_retry(run.id, "RETRIED: on request")
+
+        return await self._go_on(run_id, Again(check, queue, accept_changed, given or {}, admit))
+
+    def _check_over(self, run: Run, done: str) -> None:
+        if run.id in self._working or not run.state.over:
+            message = f"run {run.id} is {run.state.name}; only a run that is over can be {done}"
+            raise Unfit(Reason.RUN_AT_WORK, message)
+
+    async def _go_on(self, run_id: str, again: Again) -> Run:
+        run = self._store.run(run_id)
+        async with self._starting.setdefault(run.id, asyncio.Lock()):
+            run = self._store.run(run.id)
+            again.check(run)
+            experiment = again.admit(Experiment.from_json(run.experiment_json))
+            call = Call(experiment, run.id, run.session + 1, run.selection.items, again.given)
             crew = Crew(call, self._means)
             await crew.assemble()
             try:
-                _check_same(run, crew, accept_changed=accept_changed)
-                run = self._store.change_state(run.id, RunState.QUEUED, reason="RESUMED: on request")
+                _check_same(run, crew, accept_changed=again.accept_changed)
+                again.queue(run)
+                run = self._store.run(run.id)
             except BaseException:
                 await crew.dismiss()
                 raise
@@ -310,6 +367,8 @@ class Runs:
             watchdog=watchdog,
             answered=stored,
         )
+        if store.retries_left(run):
+            line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
         seats = []
         for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
             keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
@@ -336,6 +395,8 @@ class Runs:
             return  # somebody ended it while it was being put together
         deadline = None if limits.deadline is None else loop.call_later(limits.deadline, watchdog.deadline_passed)
         try:
+            if stored:
+                await self._judge_stored(run, line)
             panel.resume(stored)
             await line.carry()
         finally:
@@ -343,6 +404,17 @@ class Runs:
                 deadline.cancel()
             if line.faults and not line.broken:
                 store.add_protocol_faults(run.id, line.faults)
+
+    async def _judge_stored(self, run: Run, line: Line) -> None:
+        """Make results of scores that an earlier session stored just before its end."""
+        after = 0
+        while True:
+            page, looked_at = self._store.unjudged(run, after=after, limit=PAGE)
+            if looked_at == after:
+                return
+            line.judge_stored(trial for _, trial in page)
+            after = looked_at
+            await asyncio.sleep(0)
 
     async def _used(self, run: Run, limits: Limits) -> Usage:
         """What earlier sessions consumed, if there is a budget."""
@@ -353,11 +425,12 @@ class Runs:
     def _end_of(self, working: Working) -> tuple[RunState, str]:
         """The state of a run whose line has ended in order."""
         counts = working.run.counts if working.line is None else working.line.counts
-        if counts.pending == 0:
+        left = counts.pending + self._store.retries_left(working.run)
+        if left == 0:
             return RunState.COMPLETED, ""
         if working.ending is not None:
             return working.ending, working.reason
-        return RunState.ABORTED, f"{Reason.INTERNAL}: {counts.pending} trials are left over"
+        return RunState.ABORTED, f"{Reason.INTERNAL}: {left} trials are left over"
 
     async def _close(self, working: Working, experiment: Experiment, state: RunState, reason: str) -> None:
         """Store the end of a run with its verdict, and tell everybody."""

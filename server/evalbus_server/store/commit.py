@@ -11,9 +11,9 @@ from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.event import TrialsEnded
 from evalbus_server.model.run import Counts, Outcome
 from evalbus_server.model.trial import Changes, ResultRecord, epoch_of, position_of
-from evalbus_server.store import events, rows
+from evalbus_server.store import events, retry, rows
 from evalbus_server.store.connection import Connection, is_repetition, trouble
-from evalbus_server.store.documents import dumps
+from evalbus_server.store.documents import dumps, loads
 from evalbus_server.store.runs import Standing
 
 T = TypeVar("T")
@@ -99,6 +99,10 @@ def _write(
     attempt_rows = rows.attempt_rows(run, attempts)
     result_rows = rows.result_rows(run, results)
     connection.begin(at_once=at_once)
+    if standing.retrying:
+        replaced = retry.make_room(raw, run, changes, stamp.now)
+        counts = standing.counts
+        standing = replace(standing, counts=replace(counts, errored=counts.errored - replaced))
     _insert(raw, "output", output_rows)
     _insert(raw, "score", score_rows)
     _insert(raw, "attempt", attempt_rows)
@@ -147,13 +151,14 @@ def _without_repetitions(
     )
     stored = {row[0] for row in connection.rows(_STORED_OUTPUTS, (run, trials))}
     kept_outputs, left_outputs = _first_of_each(outputs, lambda record: record.trial_id, stored)
-    stored_scores = set(connection.rows(_STORED_SCORES, (trials, run)))
+    marked = retry.marks(connection.raw, run, loads(trials))  # these are to be replaced
+    stored_scores = set(connection.rows(_STORED_SCORES, (trials, run))) - marked.keys()
     kept_scores, _ = _first_of_each(scores, lambda record: (record.trial_id, record.key), stored_scores)
     stored_attempts = set(connection.rows(_STORED_ATTEMPTS, (trials, run)))
     kept_attempts, _ = _first_of_each(
         attempts, lambda record: (record.trial_id, record.role, record.attempt), stored_attempts
     )
-    stored = {row[0] for row in connection.rows(_STORED_RESULTS, (trials, run))}
+    stored = {row[0] for row in connection.rows(_STORED_RESULTS, (trials, run)) if (row[0], -1) not in marked}
     kept_results, left_results = _first_of_each(results, lambda record: record.trial_id, stored)
     return (
         Changes(kept_outputs, kept_scores, kept_attempts, kept_results),

@@ -211,6 +211,15 @@ _FIRST = (
     ) STRICT, WITHOUT ROWID
     """,
     """
+    CREATE TABLE retry (
+      run INTEGER NOT NULL REFERENCES run,
+      trial INTEGER NOT NULL,
+      key INTEGER NOT NULL,
+      scorer INTEGER NOT NULL,
+      PRIMARY KEY (run, trial, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
     CREATE TABLE event (
       run INTEGER NOT NULL REFERENCES run,
       sequence INTEGER NOT NULL,

@@ -9,13 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from evalbus import Usage
 from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, VersionInfo
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
 from evalbus_server.model.trial import OpenTrial, StoredItem, StoredResult
-from evalbus_server.store import datasets, difference, events, lock, numbers, results, runs, trials
+from evalbus_server.store import datasets, difference, events, lock, numbers, results, retry, runs, trials
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.runs import OfRun, RunFilter
 
@@ -170,6 +171,18 @@ class Reader:
         that the scorer has not scored, each with its number, and the number of the last that was looked at.
         """
         return trials.unscored(self._of(run), scorer, after=after, limit=limit)
+
+    def unjudged(self, run: Run, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+        """The same for outputs that have all their scores and no result yet."""
+        return trials.unjudged(self._of(run), after=after, limit=limit)
+
+    def earlier(self, run: Run, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
+        """How often the target was asked in vain for each of some trials, and what that consumed."""
+        return trials.earlier(self._of(run), trial_ids)
+
+    def retries_left(self, run: Run) -> int:
+        """How many results of a run are still to be replaced."""
+        return retry.left(self._connection, self._numbers(run.id)[0])
 
     def output_count(self, run: Run) -> int:
         """How many outputs of a run are stored."""

@@ -90,6 +90,8 @@ class Standing:
     sequence: int
     counts: Counts
     era: int
+    retrying: bool = False
+    """Whether results may have to be replaced."""
 
     def next_sequence(self, era: int) -> int:
         """The number for the next event."""
@@ -160,7 +162,8 @@ def standing(connection: Connection, run: int) -> Standing:
         "SELECT planned, passed, failed, errored, skipped, last_sequence, era FROM progress WHERE run = ?", (run,)
     )
     assert found is not None
-    return Standing(run, last_output(connection, run), found[5], Counts(*found[:5]), found[6])
+    retrying = bool(connection.rows("SELECT 1 FROM retry WHERE run = ? LIMIT 1", (run,)))
+    return Standing(run, last_output(connection, run), found[5], Counts(*found[:5]), found[6], retrying)
 
 
 def last_output(connection: Connection, run: int) -> int:

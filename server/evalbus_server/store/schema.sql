@@ -183,6 +183,15 @@ CREATE TABLE result (
   PRIMARY KEY (run, position, epoch)
 ) STRICT, WITHOUT ROWID;
 
+-- What is asked again although it has an answer, which stands until the new one is stored.
+CREATE TABLE retry (
+  run INTEGER NOT NULL REFERENCES run,
+  trial INTEGER NOT NULL,
+  key INTEGER NOT NULL,     -- -1: the result, else a score, by its position in the run's score keys
+  scorer INTEGER NOT NULL,  -- -1: none, else its position in the run
+  PRIMARY KEY (run, trial, key)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE event (
   run INTEGER NOT NULL REFERENCES run,
   sequence INTEGER NOT NULL,

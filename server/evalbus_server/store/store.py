@@ -13,7 +13,7 @@ from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import StateChanged
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, edits, purge, runs
+from evalbus_server.store import commit, datasets, edits, purge, retry, runs
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -231,6 +231,27 @@ class Store(Reader):
             StoreTrouble: it is not stored.
         """
         return self._change(run_id, state, reason, verdict)
+
+    def queue_retry(self, run_id: str, reason: str) -> int:
+        """Mark the ERRORED results of a run to be replaced, and make it QUEUED, with an event; returns how many.
+
+        Without any, nothing changes.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: it is not stored.
+        """
+        self.check()
+        run = self.run(run_id)
+        number, _ = self._numbers(run_id)
+        with self._connection.transaction(durable=True):
+            marked = retry.mark(self._connection, number, run.score_keys)
+            if marked:
+                standing = runs.standing(self._connection, number)
+                fact = StateChanged(RunState.QUEUED, standing.counts, reason)
+                runs.set_state(self._connection, fact, standing, now=self._clock(), era=self._era)
+        self._standings.pop(run_id, None)
+        return marked
 
     def begin_session(self, run_id: str) -> Run:
         """Begin to work on a run: it is RUNNING, with a session number that it never had.

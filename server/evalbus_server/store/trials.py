@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from evalbus import Usage
 from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem, position_of
 from evalbus_server.store import rows
+from evalbus_server.store.connection import Row
 from evalbus_server.store.datasets import AS_OF
 from evalbus_server.store.documents import dumps
 from evalbus_server.store.runs import OfRun
@@ -24,17 +25,27 @@ PAGE_OF_ALL = f"""
 PAGE_OF_OPEN = f"""
     {PAGE_OF_ALL}
     AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :run AND o.trial = i.position + :epoch_bits)
-    AND NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
+    AND (NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
+        OR EXISTS (SELECT 1 FROM retry m WHERE m.run = :run AND m.trial = i.position + :epoch_bits AND m.key = -1))
 """
 WITH_CONTENT = f"SELECT i.position, {_ITEM} {{}} ORDER BY i.position LIMIT :limit"
 IDS_ALONE = "SELECT i.position, i.id, i.n {} ORDER BY i.position LIMIT :limit"
 ITEMS_BY_NUMBER = f"SELECT i.position, {_ITEM} FROM json_each(:numbers) j CROSS JOIN item i ON i.n = j.value"
 
-PAGE_OF_OUTPUTS = """
+_RESULT = """
+    EXISTS (SELECT 1 FROM result r
+        WHERE r.run = o.run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1)
+"""
+_MARKED = "EXISTS (SELECT 1 FROM retry m WHERE m.run = o.run AND m.trial = o.trial AND m.key {})"
+_SCORED = "EXISTS (SELECT 1 FROM score s WHERE s.run = o.run AND s.trial = o.trial AND s.key IN ({keys}))"
+PAGE_OF_OUTPUTS = f"""
     SELECT o.id, o.trial,
-        EXISTS (SELECT 1 FROM result r
-            WHERE r.run = o.run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1)
-        OR EXISTS (SELECT 1 FROM score s WHERE s.run = o.run AND s.trial = o.trial AND s.key IN ({keys}))
+        CASE WHEN {_MARKED.format("= -1")} THEN {_SCORED} AND NOT {_MARKED.format("IN ({keys})")} ELSE {_RESULT} OR {_SCORED} END
+    FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
+"""
+PAGE_OF_UNJUDGED = f"""
+    SELECT o.id, o.trial, ({_RESULT} AND NOT {_MARKED.format("= -1")}) OR {_MARKED.format(">= 0")}
+        OR (SELECT count(*) FROM score s WHERE s.run = o.run AND s.trial = o.trial) < :keys
     FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
 """
 OUTPUTS_WITH_ITEMS = f"""
@@ -46,8 +57,11 @@ SCORES_OF_TRIALS = f"""
     SELECT s.trial, {rows.qualified("s", rows.SCORE)}
     FROM json_each(:trials) j CROSS JOIN score s ON s.run = :run AND s.trial = j.value
 """
+MARKS_OF_TRIALS = """
+    SELECT m.trial, m.key FROM json_each(:trials) j CROSS JOIN retry m ON m.run = :run AND m.trial = j.value
+"""
 ATTEMPTS_OF_TRIALS = f"""
-    SELECT a.trial, {rows.qualified("a", rows.USAGE)}
+    SELECT a.trial, a.role, {rows.qualified("a", rows.USAGE)}
     FROM json_each(:trials) j CROSS JOIN attempt a ON a.run = :run AND a.trial = j.value
 """
 
@@ -85,12 +99,26 @@ def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tu
         PAGE_OF_OUTPUTS.format(keys=keys),
         {"after": base + after, "end": base + _LAST_N + 1, "limit": limit},
     )
-    if not page:
-        return [], after
-    ids = [id for id, _, done in page if not done]
-    trials = _open_trials(of, ids) if ids else {}
-    _add_scores(of, trials)
-    return [(id - base, trials[trial_id]) for id, trial_id, done in page if not done], page[-1][0] - base
+    return _found(of, page, base) if page else ([], after)
+
+
+def unjudged(of: OfRun, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+    """The same for outputs that have all their scores, and no result: whoever stored the scores did not come further."""
+    base = of.number << rows.RUN_BITS
+    place = {"after": base + after, "end": base + _LAST_N + 1, "limit": limit, "keys": len(of.run.score_keys)}
+    page = of.connection.rows(PAGE_OF_UNJUDGED, place)
+    return _found(of, page, base) if page else ([], after)
+
+
+def earlier(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
+    """How often the target was asked in vain for each of some trials, and what that consumed."""
+    found: dict[int, tuple[int, Usage | None]] = {}
+    for trial_id, role, *columns in of.connection.rows(
+        ATTEMPTS_OF_TRIALS, {"run": of.number, "trials": dumps(list(trial_ids))}
+    ):
+        attempts, usage = found.get(trial_id, (0, None))
+        found[trial_id] = (attempts + (role == -1), _both(usage, rows.read_usage(tuple(columns))))
+    return found
 
 
 def matching(patterns: Sequence[str]) -> Callable[[str], bool] | None:
@@ -98,6 +126,14 @@ def matching(patterns: Sequence[str]) -> Callable[[str], bool] | None:
     if not patterns:
         return None
     return lambda id: any(fnmatchcase(id, pattern) for pattern in patterns)
+
+
+def _found(of: OfRun, page: list[Row], base: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+    """Those outputs of a page that are not done, as trials, and the number of the last one."""
+    ids = [id for id, _, done in page if not done]
+    trials = _open_trials(of, ids) if ids else {}
+    _add_scores(of, trials)
+    return [(id - base, trials[trial_id]) for id, trial_id, done in page if not done], page[-1][0] - base
 
 
 def _open_trials(of: OfRun, ids: list[int]) -> dict[int, OpenTrial]:
@@ -124,13 +160,15 @@ def _add_scores(of: OfRun, trials: dict[int, OpenTrial]) -> None:
     scorers = {key.scorer for key in of.run.score_keys}
     for trial in trials.values():
         trial.waiting = sum(1 << scorer for scorer in scorers)
+    marks = set(of.connection.rows(MARKS_OF_TRIALS, of_trials))
     for trial_id, *columns in of.connection.rows(SCORES_OF_TRIALS, of_trials):
         key, stored = rows.read_score(tuple(columns))
         trial = trials[trial_id]
-        trial.scores[key] = stored.score
-        trial.waiting &= ~(1 << of.run.score_keys[key].scorer)
         trial.usage = _both(trial.usage, stored.score.usage)
-    for trial_id, *columns in of.connection.rows(ATTEMPTS_OF_TRIALS, of_trials):
+        if (trial_id, key) not in marks:
+            trial.scores[key] = stored.score
+            trial.waiting &= ~(1 << of.run.score_keys[key].scorer)
+    for trial_id, _, *columns in of.connection.rows(ATTEMPTS_OF_TRIALS, of_trials):
         trial = trials[trial_id]
         trial.usage = _both(trial.usage, rows.read_usage(tuple(columns)))
 

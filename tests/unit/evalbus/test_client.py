@@ -58,7 +58,7 @@ class Fake(run_pb2_grpc.RunServiceServicer, dataset_pb2_grpc.DatasetServiceServi
             await context.abort_with_status(answer)
         return answer
 
-    StartRun = GetRun = ListRuns = CancelRun = PauseRun = ResumeRun = ListResults = GetSummary = _do
+    StartRun = GetRun = ListRuns = CancelRun = PauseRun = ResumeRun = RetryRun = ListResults = GetSummary = _do
     GetDataset = ListDatasets = _do
 
     async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[run_pb2.WatchRunResponse]:

@@ -69,6 +69,11 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
                 _registered_method=True)
+        self.RetryRun = channel.unary_unary(
+                '/evalbus.v1.RunService/RetryRun',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -177,6 +182,20 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryRun(self, request, context):
+        """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
+        whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
+        stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
+        resumed like any run.
+
+        Errors: those of ResumeRun, and
+
+        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -252,6 +271,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ResumeRun,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.SerializeToString,
+            ),
+            'RetryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRun,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.RetryRunRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.RetryRunResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -435,6 +459,33 @@ class RunService(object):
             '/evalbus.v1.RunService/ResumeRun',
             evalbus_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/RetryRun',
+            evalbus_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

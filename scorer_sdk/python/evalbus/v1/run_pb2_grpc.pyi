@@ -81,6 +81,16 @@ class RunServiceStub:
     * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
     * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
     """
+    RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]
+    """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
+    whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
+    stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
+    resumed like any run.
+
+    Errors: those of ResumeRun, and
+
+    * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -214,6 +224,22 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
           (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
         * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
         * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+        """
+
+    @_abc_1.abstractmethod
+    def RetryRun(
+        self,
+        request: _run_pb2.RetryRunRequest,
+        context: _aio.ServicerContext[_run_pb2.RetryRunRequest, _abc.Awaitable[_run_pb2.RetryRunResponse]],
+    ) -> _abc.Awaitable[_run_pb2.RetryRunResponse]:
+        """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
+        whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
+        stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
+        resumed like any run.
+
+        Errors: those of ResumeRun, and
+
+        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
         """
 
     @_abc_1.abstractmethod

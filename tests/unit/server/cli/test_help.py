@@ -19,6 +19,7 @@ COMMANDS = [
     "runs watch",
     "runs results",
     "runs resume",
+    "runs retry",
     "runs pause",
     "runs cancel",
     "plugins",

@@ -27,6 +27,10 @@ READS: dict[str, Callable[[Store, Run], object]] = {
         Run(**{**fields(run), "selection": Selection(("q*",), 10, 9)}), 2, after=2, limit=5, fresh=False
     ),
     "unscored": lambda store, run: store.unscored(run, 1, after=2, limit=5),
+    "unjudged": lambda store, run: store.unjudged(run, after=2, limit=5),
+    "earlier": lambda store, run: store.earlier(run, [0, 1]),
+    "retries left": lambda store, run: store.retries_left(run),
+    "queue a retry": lambda store, run: store.queue_retry(run.id, "RETRIED"),
     "last position": lambda store, run: store.last_position("support", 1),
     "run of a request": lambda store, run: store.run_of_request("r1"),
     "output count": lambda store, run: store.output_count(run),

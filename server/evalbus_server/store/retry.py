@@ -1,0 +1,117 @@
+"""Results that are to be replaced: marked, so that they count as open, and replaced once the new ones come.
+
+What stood there before is kept among the attempts of its trial, as the last of the sessions before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from evalbus import Failure, Usage
+from evalbus_server.model.run import Outcome, ScoreKey
+from evalbus_server.model.trial import AttemptRecord, Changes, epoch_of, position_of
+from evalbus_server.store import rows
+from evalbus_server.store.connection import Connection
+from evalbus_server.store.documents import dumps
+
+_ERRORED_SCORE = 3
+_LAST = 999
+"""Attempts are numbered session * 1000 + n."""
+_MARK_RESULTS = f"""
+    INSERT OR IGNORE INTO retry (run, trial, key, scorer)
+    SELECT run, ((epoch - 1) << 32) + position, -1, -1 FROM result WHERE run = ? AND outcome = {Outcome.ERRORED.value}
+"""
+_MARK_SCORES = """
+    INSERT OR IGNORE INTO retry (run, trial, key, scorer)
+    SELECT m.run, m.trial, k.value, :scorer FROM retry m
+    CROSS JOIN score s ON s.run = m.run AND s.trial = m.trial CROSS JOIN json_each(:keys) k
+    WHERE m.run = :run AND m.key = -1 AND s.status = :errored AND s.key IN (SELECT value FROM json_each(:keys))
+"""
+_MARKS = """
+    SELECT m.trial, m.key, m.scorer FROM json_each(?) j CROSS JOIN retry m ON m.run = ? AND m.trial = j.value
+"""
+_TAKE_MARK = "DELETE FROM retry WHERE run = ? AND trial = ? AND key = ?"
+_OLD_SCORE = f"SELECT {rows.SCORE} FROM score WHERE run = ? AND trial = ? AND key = ?"
+_TAKE_SCORE = "DELETE FROM score WHERE run = ? AND trial = ? AND key = ?"
+_OLD_RESULT = "SELECT failure FROM result WHERE run = ? AND position = ? AND epoch = ?"
+_TAKE_RESULT = "DELETE FROM result WHERE run = ? AND position = ? AND epoch = ?"
+_KNOWN = "SELECT 1 FROM attempt WHERE run = ? AND trial = ? AND failure = ?"
+_NUMBERS = "SELECT attempt FROM attempt WHERE run = ? AND trial = ? AND role = ?"
+
+
+def mark(connection: Connection, run: int, keys: Sequence[ScoreKey]) -> int:
+    """Mark what is ERRORED in the open transaction, and return how many trials have a mark."""
+    connection.execute(_MARK_RESULTS, (run,))
+    for scorer in sorted({key.scorer for key in keys}):
+        own = dumps([place for place, key in enumerate(keys) if key.scorer == scorer])
+        connection.execute(_MARK_SCORES, {"run": run, "scorer": scorer, "keys": own, "errored": _ERRORED_SCORE})
+    return left(connection, run)
+
+
+def left(connection: Connection, run: int) -> int:
+    """How many results are still to be replaced."""
+    found = connection.row("SELECT count(*) FROM retry WHERE run = ? AND key = -1", (run,))
+    return found[0] if found else 0
+
+
+def marks(raw: sqlite3.Connection, run: int, trial_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """The scorer of each marked trial and key, of those among *trial_ids*."""
+    return {(trial, key): scorer for trial, key, scorer in raw.execute(_MARKS, (dumps(list(trial_ids)), run))}
+
+
+def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -> int:
+    """Take away, in the open transaction, what the changes replace; returns how many results, all of them ERRORED."""
+    touched = [record.trial_id for record in changes.scores] + [record.trial_id for record in changes.results]
+    marked = marks(raw, run, touched)
+    if not marked:
+        return 0
+    (session,) = raw.execute("SELECT session FROM progress WHERE run = ?", (run,)).fetchone()
+    keep = _Keeper(raw, run, session, now)
+    for score in changes.scores:
+        scorer = marked.pop((score.trial_id, score.key), None)
+        if scorer is None:
+            continue
+        place = (run, score.trial_id, score.key)
+        for row in raw.execute(_OLD_SCORE, place).fetchall():
+            _, old = rows.read_score(row)
+            if old.score.failure is not None:
+                keep.among_attempts(score.trial_id, scorer, old.score.failure, old.score.usage)
+        raw.execute(_TAKE_SCORE, place)
+        raw.execute(_TAKE_MARK, place)
+    replaced = 0
+    for result in changes.results:
+        if marked.pop((result.trial_id, -1), None) is None:
+            continue
+        replaced += 1
+        where = (run, position_of(result.trial_id), epoch_of(result.trial_id))
+        for (text,) in raw.execute(_OLD_RESULT, where).fetchall():
+            failure = rows.read_failure(text)
+            if failure is not None:
+                keep.among_attempts(result.trial_id, -1, failure, None)
+        raw.execute(_TAKE_RESULT, where)
+        raw.execute(_TAKE_MARK, (run, result.trial_id, -1))
+    return replaced
+
+
+class _Keeper:
+    """Keeps failures that stood in a result, unless an attempt has them already."""
+
+    def __init__(self, raw: sqlite3.Connection, run: int, session: int, now: float) -> None:
+        self._raw = raw
+        self._run = run
+        self._last = (session - 1) * 1000 + _LAST
+        self._now = now
+
+    def among_attempts(self, trial_id: int, role: int, failure: Failure, usage: Usage | None) -> None:
+        text = rows.write_failure(failure)
+        known = self._raw.execute(_KNOWN, (self._run, trial_id, text)).fetchone()
+        if known is not None and usage is None:
+            return
+        taken = {number for (number,) in self._raw.execute(_NUMBERS, (self._run, trial_id, role))}
+        number = self._last
+        while number in taken:
+            number -= 1
+        record = AttemptRecord(trial_id, role, number, failure, usage, self._now, 0.0)
+        for columns, found in rows.attempt_rows(self._run, [record]).items():
+            self._raw.executemany(rows.insert("attempt", columns), found)
