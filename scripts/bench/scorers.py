@@ -32,7 +32,7 @@ CALLS = Output(
 STEPS = [{"name": "search"}, {"name": "book"}]
 ASKED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "regex": (*TEXTS, {"pattern": r"[A-Z]\w+\.$"}),
-    "answer": ("ANSWER: Rome", "Paris", {}),
+    "answer_match": ("ANSWER: Rome", "Paris", {}),
     "multiple_choice": ("ANSWER: B", "A", {}),
     "last_number": ("It is 42.", "41", {}),
     "numeric_diff": ("42", "41", {}),

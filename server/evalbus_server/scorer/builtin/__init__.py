@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalbus import Scorer
-from evalbus_server.scorer.builtin.answer import answer
+from evalbus_server.scorer.builtin.answer_match import answer_match
 from evalbus_server.scorer.builtin.coverage import completeness, keyword_coverage
 from evalbus_server.scorer.builtin.exact_match import exact_match
 from evalbus_server.scorer.builtin.includes import includes
@@ -45,7 +45,7 @@ from evalbus_server.scorer.builtin.translation import bleu, chrf
 from evalbus_server.scorer.builtin.word_overlap import f1, rouge_l
 
 _ALL: tuple[Scorer[Any, Any], ...] = (
-    *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer, multiple_choice),
+    *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer_match, multiple_choice),
     *(numeric_diff, last_number),
     *(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),
     *(json_valid, json_schema_valid, json_diff, list_contains),

@@ -119,6 +119,20 @@ def expected_steps(task: ScoreTask) -> list[list[Step]]:
     return [_steps(each) for each in accepted_of(task)]
 
 
+def has_own_steps(task: ScoreTask) -> bool:
+    """Whether the task brings steps for sure: mapped ones, or an expected object with `steps`.
+
+    An item's expected answer is more often what its target should say.
+    """
+    if task.inputs and "expected" in task.inputs:
+        return True
+    expected = task.item.expected
+    if expected is None or expected.kind != "json":
+        return False
+    document = expected.data
+    return isinstance(document, dict) and "steps" in document
+
+
 def _steps(expected: Value) -> list[Step]:
     document = expected.data
     if isinstance(document, dict) and "name" not in document and "steps" in document:

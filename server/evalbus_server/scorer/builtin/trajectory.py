@@ -14,6 +14,7 @@ from evalbus_server.scorer.builtin._calls import (
     Step,
     calls_of,
     expected_steps,
+    has_own_steps,
     same,
     steps_of_calls,
     steps_of_spans,
@@ -53,7 +54,7 @@ class TrajectorySettings:
 
     steps: list[Any] | None = setting(
         None,
-        "The expected steps, names or objects with name, arguments and steps, for items that expect nothing themselves.",
+        "The expected steps, names or objects with name, arguments and steps, for items without steps of their own.",
     )
     order: Literal["relaxed", "strict", "unordered"] = setting(
         "relaxed", "relaxed: in this order, others between; strict: these and no others; unordered: in any order."
@@ -75,17 +76,15 @@ def trajectory(task: ScoreTask, settings: TrajectorySettings, state: list[Step] 
 
     `relaxed` looks for each expected step after the one found last; `strict` compares place by place, and more steps
     than expected count against it. Arguments are compared where a step expects some. Steps that are expected inside of
-    a step count 0.3 of the whole. The expected steps are the item's (a list in a list, or an object with `steps`), else
-    those of the settings.
+    a step count 0.3 of the whole. The expected steps are those of a mapped `expected`, or of an item that expects an
+    object with `steps`; else those of the settings; else the item's expected answer, a list of steps in a list.
     """
     try:
-        wanted = expected_steps(task)
+        wanted = expected_steps(task) if state is None or has_own_steps(task) else [state]
     except ValueError as error:
         return unjudged("EXPECTED_INVALID", f"the expected answer holds no steps: {error}")
     if not wanted:
-        if state is None:
-            return NO_EXPECTED
-        wanted = [state]
+        return NO_EXPECTED
     taken = READ[settings.read](task.output)
     if max(len(taken), *map(len, wanted)) > MOST_STEPS:
         return unjudged("TOO_MANY_STEPS", f"more than {MOST_STEPS:,} steps are not compared")

@@ -155,18 +155,18 @@ class TestAnswer:
         ],
     )
     async def test_what_is_found_and_whether_it_is_expected(self, output, expected, settings, value, answer):
-        score = await score_of("answer", output, expected, **settings)
+        score = await score_of("answer_match", output, expected, **settings)
         assert score.value == value
         assert score.answer == (None if answer is None else Value(answer))
 
     async def test_bad_settings_are_refused(self):
         for settings in ({"pattern": "(a"}, {"pattern": "a"}, {"marker": " "}):
             with pytest.raises(SettingsInvalid, match=rf"settings\.{next(iter(settings))}"):
-                await score_of("answer", "a", "a", **settings)
+                await score_of("answer_match", "a", "a", **settings)
 
     async def test_a_marker_is_no_pattern(self):
-        assert await value_of("answer", "A.B: 1", "1", marker="A.B") == 1.0
-        assert await value_of("answer", "AxB: 1", "1", marker="A.B") == 0.0
+        assert await value_of("answer_match", "A.B: 1", "1", marker="A.B") == 1.0
+        assert await value_of("answer_match", "AxB: 1", "1", marker="A.B") == 0.0
 
 
 async def chosen(output: Any, expected: Any, choices: Any = ("Paris", "Rome", "New York", "B"), **more: Any) -> Score:

@@ -183,8 +183,11 @@ class TestTrajectory:
         assert found == pytest.approx(value, abs=1e-12)
 
     async def test_the_items_steps_come_before_those_of_the_settings(self):
-        assert await value_of("trajectory", did("a"), [["a"]], steps=["b"]) == 1.0
         assert await value_of("trajectory", did("a"), {"steps": ["a"]}, steps=["b"]) == 1.0
+        assert await value_of("trajectory", did("a"), "x", inputs={"expected": [["a"]]}, steps=["b"]) == 1.0
+
+    async def test_an_expected_answer_that_is_said_and_not_done_does_not_replace_the_steps(self):
+        assert await value_of("trajectory", did("b"), "Paris", steps=["b"]) == 1.0
         assert await value_of("trajectory", did("a"), ["b", "a"]) == 1.0
 
     async def test_spans_are_steps_within_steps(self):

@@ -168,7 +168,7 @@ def match(given: dict[str, Any]) -> Asked:
 def pattern(given: dict[str, Any]) -> Asked:
     groups = "all" if given.get("match_all") else "any"
     settings = {"pattern": given["pattern"], "groups": groups, "which": "first"}
-    return Asked("answer", given["output"], given["target"], settings)
+    return Asked("answer_match", given["output"], given["target"], settings)
 
 
 def choice(given: dict[str, Any]) -> Asked:
@@ -356,7 +356,7 @@ OURS: dict[str, Callable[[dict[str, Any]], Asked]] = {
     "scorer.match": match,
     "scorer.includes": compared("includes", expected="target"),
     "scorer.pattern": pattern,
-    "scorer.answer": lambda given: Asked("answer", given["output"], given["target"], {"take": given["pattern"]}),
+    "scorer.answer": lambda given: Asked("answer_match", given["output"], given["target"], {"take": given["pattern"]}),
     "scorer.exact": compared("exact_match", expected="target", words=True),
     "scorer.f1": lambda given: Asked(
         "f1", given["output"], given["target"], {"stop_words": given["stop_words"]} if "stop_words" in given else {}

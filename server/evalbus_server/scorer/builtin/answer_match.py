@@ -1,4 +1,4 @@
-"""`answer`: whether what the output names as its answer is the expected one."""
+"""`answer_match`: whether what the output names as its answer is the expected one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARKDOWN = "*_` \t"
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSettings:
+class AnswerMatchSettings:
     """How the answer is found, and how it is compared."""
 
     marker: str = setting("ANSWER", "The word before the colon that the answer follows; case does not count in it.")
@@ -50,7 +50,7 @@ class _State:
     pattern: Pattern
 
 
-def _set_up(settings: AnswerSettings) -> _State:
+def _set_up(settings: AnswerMatchSettings) -> _State:
     prepare = preparation(ignore_case=settings.ignore_case, trim=True)
     if settings.pattern is not None:
         pattern = pattern_setting(settings.pattern, "settings.pattern", ignore_case=settings.ignore_case)
@@ -64,8 +64,8 @@ def _set_up(settings: AnswerSettings) -> _State:
     return _State(lambda text: prepare(text).strip(_MARKDOWN), pattern_setting(written, "settings.marker"))
 
 
-@scorer("answer", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, threads=THREADS)
-def answer(task: ScoreTask, settings: AnswerSettings, state: _State) -> Score:
+@scorer("answer_match", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, threads=THREADS)
+def answer_match(task: ScoreTask, settings: AnswerMatchSettings, state: _State) -> Score:
     """1 if what the output names as its answer, as in `ANSWER: 42`, is the expected one, or one of several; else 0.
 
     `answer` is what was found. An output that names none scores 0. With `pattern`, its groups are the answer.
