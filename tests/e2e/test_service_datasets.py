@@ -228,7 +228,7 @@ async def test_a_large_upload_leaves_room_for_other_calls(served: Served) -> Non
         slowest = max(slowest, loop.time() - begun)
 
     assert (await uploading).dataset.items == 20_000
-    assert slowest < 0.3
+    assert slowest < 1.0
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ ANSWER_LIMIT = 60.0
 """Seconds for a call that reads."""
 START_LIMIT = 180.0
 """Seconds for a call that reaches plugins, which may have to be started."""
+_BROKEN = "Internal error from Core"
+"""What gRPC sometimes says of a connection that broke while something was being sent."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds between two connections of a watcher."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -178,6 +180,8 @@ def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.reason:
             return CallFailed(info.reason, said, code)
+    if code == "INTERNAL" and said == _BROKEN:
+        code = "UNAVAILABLE"
     if code == "UNAVAILABLE":
         return CallFailed("SERVER_UNREACHABLE", f"the server at {address} cannot be reached: {said}", code)
     return CallFailed(code, said, code)

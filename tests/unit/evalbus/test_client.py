@@ -58,7 +58,7 @@ class Fake(run_pb2_grpc.RunServiceServicer, dataset_pb2_grpc.DatasetServiceServi
             await context.abort_with_status(answer)
         return answer
 
-    StartRun = GetRun = ListRuns = CancelRun = PauseRun = ResumeRun = RetryRun = ListResults = GetSummary = _do
+    StartRun = GetRun = ListRuns = CancelRun = PauseRun = ResumeRun = RetryRun = RescoreRun = ListResults = GetSummary = _do
     GetDataset = ListDatasets = _do
 
     async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[run_pb2.WatchRunResponse]:
@@ -150,6 +150,22 @@ async def test_a_server_that_is_not_there_is_said_with_its_address() -> None:
 
     assert caught.value.reason == "SERVER_UNREACHABLE"
     assert "127.0.0.1:1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("details", "reason", "code"),
+    [("Internal error from Core", "SERVER_UNREACHABLE", "UNAVAILABLE"), ("a fault", "INTERNAL", "INTERNAL")],
+)
+async def test_what_grpc_says_of_a_connection_that_broke_in_the_middle_is_not_taken_for_a_fault_of_the_server(
+    details: str, reason: str, code: str
+) -> None:
+    fake = Fake()
+    fake.answer = lambda _: rpc_status.to_status(status_pb2.Status(code=13, message=details))
+    async with talking(fake) as client:
+        with pytest.raises(CallFailed) as caught:
+            await client.get("r1")
+
+    assert (caught.value.reason, caught.value.code) == (reason, code)
 
 
 async def test_a_watch_of_a_server_that_is_not_there_is_an_error_at_once() -> None:
