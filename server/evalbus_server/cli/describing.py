@@ -165,15 +165,32 @@ def _told(info: PluginInfo) -> Iterator[tuple[str, str]]:
         ("revision", f"{info.lowest_revision} to {info.highest_revision}"),
         ("can", ", ".join(sorted(info.capabilities))),
         ("in flight", f"at most {info.max_in_flight}" if info.max_in_flight else ""),
-        ("settings", info.settings_schema or "none"),
     )
     yield from (row for row in rows if row[1])
+    yield from (("settings", text) for text in _settings_told(info.settings_schema))
     if isinstance(kind, ScorerInfo):
         yield from (("score", _declared(score)) for score in kind.scores)
         if kind.needs:
             yield "needs", ", ".join(need.name.lower() for need in kind.needs)
         if kind.inputs:
             yield "inputs", ", ".join(kind.inputs)
+
+
+def _settings_told(schema: str) -> Iterator[str]:
+    """A line for each setting; the schema itself if it does not list them."""
+    document = json.loads(schema) if schema else {}
+    properties = document.get("properties") if isinstance(document, dict) else None
+    if not isinstance(properties, dict) or not all(isinstance(part, dict) for part in properties.values()):
+        yield schema or "none"
+        return
+    for name, part in properties.items():
+        kinds = [each.get("type") for each in part.get("anyOf", [part]) if isinstance(each, dict)]
+        kind = (
+            " or ".join(map(json.dumps, part["enum"])) if "enum" in part else " or ".join(map(str, filter(None, kinds)))
+        )
+        needed = "needed" if name in document.get("required", ()) else ""
+        default = f"default {json.dumps(part['default'], ensure_ascii=False)}" if "default" in part else needed
+        yield f"{name}: {', '.join(filter(None, (kind, default)))}{'. ' if kind or default else ''}{part.get('description', '')}"
 
 
 def _declared(score: ScoreDeclaration) -> str:

@@ -32,8 +32,8 @@ class _Measure(NamedTuple):
 
 
 _MEASURES = {
-    "jaro_winkler": _Measure(JaroWinkler.normalized_similarity, 4_000_000_000),
-    "jaro": _Measure(Jaro.normalized_similarity, 4_000_000_000),
+    "jaro_winkler": _Measure(JaroWinkler.normalized_similarity, 1_000_000_000),
+    "jaro": _Measure(Jaro.normalized_similarity, 1_000_000_000),
     "damerau_levenshtein": _Measure(DamerauLevenshtein.normalized_similarity, 5_000_000),
     "sorted_words": _Measure(lambda left, right: fuzz.token_sort_ratio(left, right) / 100, 500_000_000),
     "shared_words": _Measure(lambda left, right: fuzz.token_set_ratio(left, right) / 100, 500_000_000),
