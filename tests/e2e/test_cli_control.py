@@ -241,6 +241,33 @@ def test_what_errored_is_asked_again_and_nothing_else(desk):
     assert (nothing.code, "nothing to ask again" in nothing.reason) == (2, True)
 
 
+def test_outputs_are_scored_anew_without_the_target(desk):
+    """With a file, or with what is set anew in the run's own experiment; the exit code is the new verdict's."""
+    desk.write("broken", "i003")
+    quickly(desk)
+    assert desk.run("run", "sums.yaml").code == 3
+    source = query(desk, "SELECT id FROM run")[0][0]
+    asked = calls(desk, "target")
+    desk.write(
+        "other.yaml",
+        "name: other\nscorers: [{use: levenshtein}]\ncriteria: [{metric: mean, min: 2, min_coverage: 0.5}]",
+    )
+
+    other = desk.run("runs", "rescore", source, "other.yaml", "--json")
+    lower = desk.run("runs", "rescore", source, "--set", "scorers[0].threshold=0.5", "--json")
+
+    assert other.code == 1, other.err
+    assert (other.document["source"], other.document["name"]) == (source, "other")
+    assert list(other.document["scores"]) == ["levenshtein"]
+    assert lower.code == 3, lower.err
+    assert lower.document["scores"]["exact_match"]["threshold"] == 0.5
+    assert lower.document["counts"]["errored"] == 1
+    assert calls(desk, "target") == asked
+    assert outputs(desk) == 99
+    neither = desk.run("runs", "rescore", source)
+    assert (neither.code, "--set" in neither.reason) == (2, True)
+
+
 # --- over the control socket ------------------------------------------------------------------------------------
 
 

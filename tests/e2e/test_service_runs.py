@@ -364,6 +364,24 @@ async def test_what_errored_is_asked_again(served: Served) -> None:
     await plugin.stop(0.0)
 
 
+async def test_outputs_are_scored_anew_in_a_new_run(served: Served, address: str) -> None:
+    run_id = await over(served, address)
+
+    again = await served.client.rescore(run_id, {"scorers": [{"use": "levenshtein", "threshold": 0.5}]})
+    ended = await again.wait()
+
+    assert (ended.source, ended.name, ended.state) == (run_id, "x", RunState.COMPLETED)
+    assert (await served.client.get(run_id)).source == ""
+    results = [result async for result in again.results()]
+    assert [result.scores[0].key for result in results if result.output] == ["levenshtein"] * 18
+    assert results[6].failure is not None and results[6].failure.message == "told to fail"
+    async with served.channel() as channel:
+        request = run_pb2.RescoreRunRequest(run_id=run_id, experiment=experiment_pb2.Experiment())
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stubs(channel)[0].RescoreRun(request)
+    assert "there must be one" in str(caught.value.details())
+
+
 async def test_a_run_that_callers_may_not_start_here_is_not_resumed_for_them(tmp_path: Path, address: str) -> None:
     """Though the run itself may stand in the database: somebody at this machine has started it."""
     async with serving(tmp_path) as served:

@@ -117,6 +117,8 @@ class Run:
     ended_at: float | None = None
     last_sequence: int = 0
     """The number of its last event."""
+    source: str = ""
+    """The run whose outputs are scored anew; "" for one that has its own."""
 
 
 @dataclass(frozen=True, slots=True)

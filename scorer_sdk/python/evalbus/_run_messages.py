@@ -60,6 +60,7 @@ def run(message: run_pb2.Run) -> Run:
         started_at=_time(message, "started_at"),
         ended_at=_time(message, "ended_at"),
         last_sequence=message.last_sequence,
+        source=message.source,
     )
 
 

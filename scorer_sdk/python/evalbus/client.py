@@ -221,6 +221,20 @@ class Client:
         response = await self._server.ask(self._server.runs.RetryRun, request, START_LIMIT)
         return messages.run(response.run)
 
+    async def rescore(self, run_id: str, experiment: Mapping[str, Any]) -> RunHandle:
+        """Score the outputs of a COMPLETED run anew, in a new run; the target is not asked.
+
+        *experiment* gives scorers, and may give name, criteria, reducer, limits and tags; dataset, target and epochs are
+        the run's.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_INCOMPLETE, or what hinders the new run.
+        """
+        document = {**experiment, "dataset": {"name": "any"}, "target": None}
+        request = run_pb2.RescoreRunRequest(run_id=run_id, experiment=experiment_to_proto(document))
+        response = await self._server.ask(self._server.runs.RescoreRun, request, START_LIMIT)
+        return RunHandle(self, response.run.id)
+
     async def watch(
         self, run_id: str, after: int | None = None, *, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
@@ -337,6 +351,10 @@ class RunHandle:
     async def retry(self, *, accept_changed: bool = False) -> Run:
         """Ask again what is ERRORED; see Client.retry."""
         return await self._client.retry(self.id, accept_changed=accept_changed)
+
+    async def rescore(self, experiment: Mapping[str, Any]) -> RunHandle:
+        """Score its outputs anew, in a new run; see Client.rescore."""
+        return await self._client.rescore(self.id, experiment)
 
     def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""

@@ -82,6 +82,10 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         run = await self._starter.retry(request.run_id, accept_changed=request.accept_changed)
         return run_pb2.RetryRunResponse(run=run_to_proto(run))
 
+    async def RescoreRun(self, request: run_pb2.RescoreRunRequest, context: Context) -> run_pb2.RescoreRunResponse:
+        """Score the outputs of a run anew."""
+        return run_pb2.RescoreRunResponse(run=run_to_proto(await self._starter.rescore(request)))
+
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:

@@ -102,6 +102,21 @@ class Starter:
         self._refuse_at_the_end()
         return await self._runs.retry(run_id, accept_changed=accept_changed, admit=self._allowed.admit)
 
+    async def rescore(self, request: run_pb2.RescoreRunRequest) -> Run:
+        """Score the outputs of a run anew, by an experiment that callers may run here.
+
+        Raises:
+            ServerError: what hinders it.
+        """
+        self._refuse_at_the_end()
+        source = self._store.run(request.run_id)
+        message = request.experiment
+        message.name = message.name or source.name
+        message.ClearField("target")
+        message.dataset.stored.name = source.dataset.name
+        experiment, _ = experiment_from_proto(message)
+        return await self._runs.rescore(source.id, self._allowed.admit(experiment))
+
     def _refuse_at_the_end(self) -> None:
         if self.stopping:
             raise Unreachable(Reason.SERVER_STOPPING, "the server stops and starts no more runs; ask again later")

@@ -170,6 +170,16 @@ class Remote:
         response = await self._server.ask(self._server.runs.RetryRun, request, START_LIMIT)
         return run_from_proto(response.run)
 
+    async def rescore(self, run_id: str, experiment: Experiment) -> Run:
+        """Score the outputs of a run anew.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_INCOMPLETE, or what hinders the new run.
+        """
+        request = run_pb2.RescoreRunRequest(run_id=run_id, experiment=experiment_to_proto(experiment))
+        response = await self._server.ask(self._server.runs.RescoreRun, request, START_LIMIT)
+        return run_from_proto(response.run, experiment)
+
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
 

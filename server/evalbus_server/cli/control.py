@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +23,10 @@ from evalbus_server.cli.exits import ExitCode
 from evalbus_server.cli.reading import Place
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.cli.running import Interrupts, follow
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
+from evalbus_server.runner.experiment_file import from_document, load
+from evalbus_server.runner.runs import rescoring
 from evalbus_server.settings import database_path
 from evalbus_server.wire.jsonform import run_document
 
@@ -62,6 +67,40 @@ def retry(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, det
     async def begin(server: Remote) -> Run:
         run = await server.run(run_id)
         return await server.retry(run.id, accept_changed=accept_changed)
+
+    return remote.carried(place, begin, as_json=as_json, detach=detach)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """How outputs are to be scored anew."""
+
+    file: Path | None
+    """An experiment; None: that of the run."""
+    overrides: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def experiment(self, run: Run) -> Experiment:
+        """The experiment over the outputs of a run.
+
+        Raises:
+            Invalid: there is none.
+        """
+        if self.file is None:
+            own = from_document(Experiment.from_json(run.experiment_json), self.overrides, self.tags)
+            return rescoring(run, own)
+        stored = f'dataset={{"name": {json.dumps(run.dataset.name)}}}'
+        return rescoring(run, load(self.file, (stored, "target=none", *self.overrides), self.tags))
+
+
+def rescore(run_id: str, place: Place, how: Rescoring, *, as_json: bool, detach: bool) -> int:
+    """Score the outputs of a run anew, here or at a server; the exit code says how it went."""
+    if place.server is None:
+        return carried(run_id, place, lambda app, run: app.runs.rescore(run.id, how.experiment(run)), as_json=as_json)
+
+    async def begin(server: Remote) -> Run:
+        run = await server.run(run_id)
+        return await server.rescore(run.id, how.experiment(run))
 
     return remote.carried(place, begin, as_json=as_json, detach=detach)
 

@@ -16,11 +16,17 @@ Db: TypeAlias = Annotated[
 ]
 Detach: TypeAlias = Annotated[bool, typer.Option("--detach", help="With --server: start, print the id, do not wait.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Overrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set a value of the file, as in limits.retries=0. Repeatable."),
+]
 RunId: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the beginning of it, or `latest`.")]
 Server: TypeAlias = Annotated[
     str | None,
     typer.Option("--server", metavar="A", help="Ask the server at this address instead of opening a database."),
 ]
+
+Tags: TypeAlias = Annotated[list[str] | None, typer.Option("--tag", metavar="T", help="Add a tag. Repeatable.")]
 
 
 def one_place(db: Path | None, server: str | None) -> None:

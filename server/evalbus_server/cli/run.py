@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Detach, Json, Server, one_place
+from evalbus_server.cli.options import Db, Detach, Json, Overrides, Server, Tags, one_place
 
 
 def run(  # noqa: PLR0913  # each is an option
@@ -19,13 +19,8 @@ def run(  # noqa: PLR0913  # each is an option
         typer.Option(metavar="N", min=1, help="Ask the target so many trials at a time."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask each item N times.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Set a value of the file, as in limits.retries=0. Repeatable."
-        ),
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="T", help="Add a tag. Repeatable.")] = None,
+    overrides: Overrides = None,
+    tag: Tags = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, ask nothing, store nothing.")] = False,
     db: Db = None,
     server: Server = None,

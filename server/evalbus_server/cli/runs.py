@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evalbus_server.cli.options import AcceptChanged, Db, Detach, Json, RunId, Server, one_place
+from evalbus_server.cli.options import AcceptChanged, Db, Detach, Json, Overrides, RunId, Server, Tags, one_place
 
 if TYPE_CHECKING:
     from evalbus_server.cli.reading import Place
@@ -140,6 +140,32 @@ def retry(  # noqa: PLR0913  # each is an option
     from evalbus_server.cli import control
 
     return control.retry(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
+
+
+@app.command()
+def rescore(  # noqa: PLR0913  # each is an option
+    run: RunId,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The experiment with the scorers; without it, the run's own.")
+    ] = None,
+    overrides: Overrides = None,
+    tag: Tags = None,
+    db: Db = None,
+    server: Server = None,
+    detach: Detach = False,
+    as_json: Json = False,
+) -> int:
+    """Score the outputs of a finished run anew, in a new run.
+
+    The target is not asked. Ends with the code of the new run's verdict.
+    """
+    place = _place(db, server, detach)
+    if file is None and not overrides:
+        raise typer.BadParameter("give an experiment FILE, or what is to be set anew in that of the run with --set")
+    from evalbus_server.cli import control
+
+    how = control.Rescoring(file, tuple(overrides or ()), tuple(tag or ()))
+    return control.rescore(run, place, how, as_json=as_json, detach=detach)
 
 
 @app.command()

@@ -62,6 +62,19 @@ def from_mapping(
     return Experiment.parse(data)
 
 
+def from_document(experiment: Experiment, overrides: Sequence[str] = (), tags: Sequence[str] = ()) -> Experiment:
+    """An experiment with single values set; its parts keep their folders.
+
+    Raises:
+        Invalid: it is none any more.
+    """
+    data = experiment.model_dump(mode="json", by_alias=True)
+    for override in overrides:
+        data = apply(data, override)
+    data["tags"] = [*data["tags"], *tags]
+    return Experiment.parse(data)
+
+
 def _placed_parts(data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The parts that have a folder, as far as they have their right form."""
     parts = [("dataset", data.get("dataset")), ("target", data.get("target"))]

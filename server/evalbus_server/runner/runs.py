@@ -165,7 +165,24 @@ class Runs:
                 return earlier
             return await self._start(experiment, request_id, given or {})
 
-    async def _start(self, experiment: Experiment, request_id: str, given: Given) -> Run:
+    async def rescore(self, run_id: str, experiment: Experiment, *, given: Given | None = None) -> Run:
+        """Score the outputs of a finished run anew, in a run of its own: nobody asks the target.
+
+        *experiment* gives name, scorers, criteria, reducer and limits; the rest is the run's. Where the target had
+        failed, its failures are taken over.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: RUN_INCOMPLETE: it is not COMPLETED.
+            ServerError: what hinders the new run, as at the start.
+        """
+        source = self._store.run(run_id)
+        if source.id in self._working or source.state is not RunState.COMPLETED:
+            message = f"run {source.id} is {source.state.name}; only a COMPLETED run has all outputs to be scored"
+            raise Unfit(Reason.RUN_INCOMPLETE, message)
+        return await self._start(rescoring(source, experiment), "", given or {}, source.id)
+
+    async def _start(self, experiment: Experiment, request_id: str, given: Given, source: str = "") -> Run:
         dataset = self._dataset(experiment)
         selection = await self._select(experiment, dataset)
         _check_size(experiment, selection.items)
@@ -191,6 +208,7 @@ class Runs:
                     counts=Counts(planned=selection.items * experiment.epochs.count),
                     tags=experiment.tags,
                     request_id=request_id,
+                    source=source,
                 )
             )
         except BaseException:
@@ -258,7 +276,9 @@ class Runs:
                 raise Unfit(Reason.NOTHING_TO_RUN, f"run {run.id} has no ERRORED result: there is nothing to ask again")
 
         def queue(run: Run) -> None:
-            self._store.queue_retry(run.id, "RETRIED: on request")
+            if not self._store.queue_retry(run.id, "RETRIED: on request"):
+                message = f"run {run.id} scores the outputs of run {run.source}, and where that has none there is nothing to ask again"
+                raise Unfit(Reason.NOTHING_TO_RUN, message)
 
         return await self._go_on(run_id, Again(check, queue, accept_changed, given or {}, admit))
 
@@ -585,6 +605,20 @@ class Runs:
     def working(self) -> tuple[str, ...]:
         """The runs at work here."""
         return tuple(self._working)
+
+
+def rescoring(source: Run, experiment: Experiment) -> Experiment:
+    """An experiment over the outputs of a run: its scorers, over what the run had asked.
+
+    Raises:
+        Invalid: it has no scorers, or does not fit the run's epochs.
+    """
+    if not experiment.scorers:
+        raise Invalid(Reason.EXPERIMENT_INVALID, "scorers: there must be one, or nothing is scored", field="scorers")
+    epochs = experiment.epochs.model_copy(update={"count": source.epochs})
+    dataset = Experiment.from_json(source.experiment_json).dataset
+    over = experiment.model_copy(update={"dataset": dataset, "target": None, "epochs": epochs})
+    return Experiment.from_json(over.canonical_json())
 
 
 def new_run_id(now: float) -> str:

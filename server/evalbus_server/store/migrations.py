@@ -109,11 +109,14 @@ _FIRST = (
       plugins TEXT NOT NULL,
       digest TEXT NOT NULL,
       experiment TEXT NOT NULL,
+      source INTEGER REFERENCES run,
+      outputs INTEGER REFERENCES run,
       FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
     ) STRICT
     """,
     "CREATE INDEX run_name ON run (name)",
     "CREATE INDEX run_dataset ON run (dataset, dataset_version)",
+    "CREATE INDEX run_source ON run (source) WHERE source IS NOT NULL",
     """
     CREATE TABLE progress (
       run INTEGER PRIMARY KEY REFERENCES run,

@@ -45,7 +45,7 @@ PAGE_OF_WEIGHTED_BY_TRIAL = f"""
 PAGE_OF_COUNTS = f"""
     SELECT sum(attempts), count(category), count(input_tokens),
         count(*) FILTER (WHERE outcome = {Outcome.ERRORED.value} AND NOT EXISTS (
-            SELECT 1 FROM output o WHERE o.run = r.run AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
+            SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
         )) {_RESULTS}
 """
 PAGE_OF_FAILURES = f"SELECT category {_RESULTS} AND category IS NOT NULL AND outcome = {Outcome.ERRORED.value}"
@@ -202,7 +202,7 @@ def _add_weighted(of: OfRun, page: Page, column: Column) -> None:
 
 def _pages(of: OfRun, next_one: str, size: int, first: int = 0) -> Iterator[Page]:
     """The ranges of keys, *size* or 1 wide, that have rows: each begins at a row, so gaps cost nothing."""
-    place = {"run": of.number, "first": first, "beyond": (of.number + 1) << rows.RUN_BITS}
+    place = {"run": of.number, "outputs": of.outputs, "first": first, "beyond": (of.number + 1) << rows.RUN_BITS}
     while (found := of.connection.row(next_one, place)) is not None:
         page = {**place, "first": found[0], "end": found[0] + max(size, 1)}
         yield page

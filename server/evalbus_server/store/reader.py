@@ -30,7 +30,7 @@ class Reader:
     def __init__(self, connection: Connection) -> None:
         """Read over a connection."""
         self._connection = connection
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, tuple[int, int, int]] = {}
 
     @property
     def path(self) -> Path:
@@ -186,7 +186,7 @@ class Reader:
 
     def output_count(self, run: Run) -> int:
         """How many outputs of a run are stored."""
-        found = self._connection.row("SELECT count(*) FROM output WHERE run = ?", (self._numbers(run.id)[0],))
+        found = self._connection.row("SELECT count(*) FROM output WHERE run = ?", (self._numbers(run.id)[2],))
         return found[0] if found else 0
 
     def counts(self, run: Run) -> Counts:
@@ -264,8 +264,8 @@ class Reader:
     def _of(self, run: Run) -> OfRun:
         return OfRun(self._connection, run, *self._numbers(run.id))
 
-    def _numbers(self, run_id: str) -> tuple[int, int]:
-        """The numbers by which rows refer to a run and its dataset; they never change."""
+    def _numbers(self, run_id: str) -> tuple[int, int, int]:
+        """The numbers by which rows refer to a run, its dataset and its outputs; they never change."""
         found = self._known.get(run_id)
         if found is None:
             found = self._known[run_id] = runs.numbers(self._connection, run_id)

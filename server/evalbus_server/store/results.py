@@ -25,11 +25,11 @@ PAGE_OF_RESULTS = f"""
 """
 WHOLE_RESULTS = f"""
     SELECT r.position, r.epoch, r.outcome, r.weighted, r.failure, r.attempts, {rows.qualified("r", rows.USAGE)},
-        {rows.qualified("i", rows.ITEM)}, o.id, o.latency, {rows.qualified("o", rows.OUTPUT)}
+        {rows.qualified("i", rows.ITEM)}, o.id, iif(:run = :outputs, o.latency, NULL), {rows.qualified("o", rows.OUTPUT)}
     FROM json_each(:trials) j
     CROSS JOIN result r ON r.run = :run AND r.position = j.value & 4294967295 AND r.epoch = (j.value >> 32) + 1
     CROSS JOIN item i ON i.dataset = :dataset AND i.position = +r.position AND {AS_OF}
-    LEFT JOIN output o ON o.run = :run AND o.trial = j.value
+    LEFT JOIN output o ON o.run = :outputs AND o.trial = j.value
 """
 
 
@@ -87,7 +87,7 @@ def _wanted_trials(of: OfRun, wanted: Wanted) -> list[int]:
 
 def _whole(of: OfRun, trials: list[int]) -> list[tuple[StoredResult, int]]:
     """Results with about how many bytes of content each has, in the order of *trials*."""
-    of_trials = {"run": of.number, "trials": dumps(trials)}
+    of_trials = {"run": of.number, "outputs": of.outputs, "trials": dumps(trials)}
     results = {}
     for row in of.connection.rows(
         WHOLE_RESULTS, {**of_trials, "dataset": of.dataset, "version": of.run.dataset.version}

@@ -20,7 +20,10 @@ _LAST = 999
 """Attempts are numbered session * 1000 + n."""
 _MARK_RESULTS = f"""
     INSERT OR IGNORE INTO retry (run, trial, key, scorer)
-    SELECT run, ((epoch - 1) << 32) + position, -1, -1 FROM result WHERE run = ? AND outcome = {Outcome.ERRORED.value}
+    SELECT run, ((epoch - 1) << 32) + position, -1, -1 FROM result r
+    WHERE run = :run AND outcome = {Outcome.ERRORED.value} AND (:outputs = :run OR EXISTS (
+        SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << 32) + r.position
+    ))
 """
 _MARK_SCORES = """
     INSERT OR IGNORE INTO retry (run, trial, key, scorer)
@@ -40,9 +43,12 @@ _KNOWN = "SELECT 1 FROM attempt WHERE run = ? AND trial = ? AND failure = ?"
 _NUMBERS = "SELECT attempt FROM attempt WHERE run = ? AND trial = ? AND role = ?"
 
 
-def mark(connection: Connection, run: int, keys: Sequence[ScoreKey]) -> int:
-    """Mark what is ERRORED in the open transaction, and return how many trials have a mark."""
-    connection.execute(_MARK_RESULTS, (run,))
+def mark(connection: Connection, run: int, outputs: int, keys: Sequence[ScoreKey]) -> int:
+    """Mark what is ERRORED in the open transaction, and return how many trials have a mark.
+
+    Where a run scores the *outputs* of another one, there is nobody to make one that is missing.
+    """
+    connection.execute(_MARK_RESULTS, {"run": run, "outputs": outputs})
     for scorer in sorted({key.scorer for key in keys}):
         own = dumps([place for place, key in enumerate(keys) if key.scorer == scorer])
         connection.execute(_MARK_SCORES, {"run": run, "scorer": scorer, "keys": own, "errored": _ERRORED_SCORE})

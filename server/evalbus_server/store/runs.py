@@ -32,7 +32,7 @@ _COLUMNS = """
     r.n, r.id, r.request_id, r.name, r.created_at, r.patterns, r.items, r.last_position, r.epochs, r.tags, r.score_keys,
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
-    v.created_at, r.plugins
+    v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source)
 """
 _FROM = """
     FROM run r CROSS JOIN progress p ON p.run = r.n CROSS JOIN dataset d ON d.n = r.dataset
@@ -49,13 +49,20 @@ _CONDITIONS = {
 _INSERT_RUN = rows.insert(
     "run",
     "id, request_id, name, created_at, dataset, dataset_version, patterns, items, last_position, epochs, tags,"
-    " score_keys, plugins, digest, experiment",
+    " score_keys, plugins, digest, experiment, source, outputs",
 )
 _INSERT_PROGRESS = rows.insert(
     "progress",
     "run, state, reason, verdict, started_at, ended_at, session, planned, passed, failed, errored, skipped,"
     " last_sequence, protocol_faults, era",
 )
+_COPY_FAILURES = f"""
+    INSERT INTO result (run, position, epoch, outcome, attempts, category, failure)
+    SELECT :run, position, epoch, outcome, 0, category, failure FROM result r
+    WHERE r.run = :source AND outcome = {Outcome.ERRORED.value} AND NOT EXISTS (
+        SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << 32) + r.position
+    )
+"""
 _LARGEST = 2**63 - 1
 
 
@@ -78,6 +85,8 @@ class OfRun(NamedTuple):
     """By which rows refer to the run."""
     dataset: int
     """By which rows refer to its dataset."""
+    outputs: int
+    """By which outputs refer to the run that they are of: this one, unless it scores those of another."""
 
 
 @dataclass(slots=True)
@@ -137,16 +146,16 @@ def page(
     return [_read(row) for row in found]
 
 
-def numbers(connection: Connection, run_id: str) -> tuple[int, int]:
-    """The numbers by which rows refer to a run and to its dataset.
+def numbers(connection: Connection, run_id: str) -> tuple[int, int, int]:
+    """The numbers by which rows refer to a run, to its dataset, and to the run that has its outputs.
 
     Raises:
         NotFound: RUN_NOT_FOUND.
     """
-    found = connection.row("SELECT n, dataset FROM run WHERE id = ?", (run_id,))
+    found = connection.row("SELECT n, dataset, coalesce(outputs, n) FROM run WHERE id = ?", (run_id,))
     if found is None:
         raise NotFound(Reason.RUN_NOT_FOUND, f"there is no run {run_id!r}")
-    return found[0], found[1]
+    return found[0], found[1], found[2]
 
 
 def count_results(connection: Connection, run: int, planned: int) -> Counts:
@@ -178,8 +187,10 @@ def last_output(connection: Connection, run: int) -> int:
 def create(connection: Connection, run: Run, *, now: float, era: int) -> Run:
     """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
 
+    A run with a source has its outputs, and its failures where there is none, from the start.
+
     Raises:
-        NotFound: DATASET_NOT_FOUND.
+        NotFound: DATASET_NOT_FOUND; RUN_NOT_FOUND, about the source.
         Conflict: REQUEST_ID_REUSED: the request made a run of another experiment.
     """
     with connection.transaction(durable=True):
@@ -189,8 +200,14 @@ def create(connection: Connection, run: Run, *, now: float, era: int) -> Run:
                 return _same_request(connection, run, *made)
         dataset = datasets.number(connection, run.dataset.name)
         datasets.find(connection, run.dataset.name, run.dataset.version)
-        connection.execute(_INSERT_RUN, _run_row(run, dataset))
-        number, _ = numbers(connection, run.id)
+        source = numbers(connection, run.source) if run.source else None
+        connection.execute(
+            _INSERT_RUN, (*_run_row(run, dataset), *((source[0], source[2]) if source else (None, None)))
+        )
+        number = numbers(connection, run.id)[0]
+        if source:
+            place = {"run": number, "source": source[0], "outputs": source[2]}
+            run = replace(run, counts=replace(run.counts, errored=connection.execute(_COPY_FAILURES, place)))
         connection.execute(
             _INSERT_PROGRESS,
             (number, RunState.QUEUED, run.reason, None, None, None, 0, *_counts_row(run.counts), 1, 0, era),
@@ -287,6 +304,7 @@ def _read(row: Row) -> Run:
         protocol_faults=row[25],
         dataset=DatasetVersion(*row[26:31]),
         plugins=tuple(PluginIdentity(*plugin) for plugin in loads(row[31])),
+        source=row[32] or "",
     )
 
 

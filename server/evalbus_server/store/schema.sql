@@ -83,10 +83,13 @@ CREATE TABLE run (
   plugins TEXT NOT NULL,    -- JSON
   digest TEXT NOT NULL,
   experiment TEXT NOT NULL, -- JSON
+  source INTEGER REFERENCES run,  -- whose outputs are scored here anew; NULL: it has its own
+  outputs INTEGER REFERENCES run, -- in which run these are stored: the source, or the source's own; NULL: here
   FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
 ) STRICT;
 CREATE INDEX run_name ON run (name);
 CREATE INDEX run_dataset ON run (dataset, dataset_version);
+CREATE INDEX run_source ON run (source) WHERE source IS NOT NULL;
 
 -- What changes about a run: apart from it, since every commit writes this row anew.
 CREATE TABLE progress (

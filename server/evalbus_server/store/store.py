@@ -243,9 +243,9 @@ class Store(Reader):
         """
         self.check()
         run = self.run(run_id)
-        number, _ = self._numbers(run_id)
+        number, _, outputs = self._numbers(run_id)
         with self._connection.transaction(durable=True):
-            marked = retry.mark(self._connection, number, run.score_keys)
+            marked = retry.mark(self._connection, number, outputs, run.score_keys)
             if marked:
                 standing = runs.standing(self._connection, number)
                 fact = StateChanged(RunState.QUEUED, standing.counts, reason)
@@ -282,7 +282,7 @@ class Store(Reader):
         Raises:
             NotFound: RUN_NOT_FOUND.
         """
-        run, _ = self._numbers(run_id)
+        run = self._numbers(run_id)[0]
         with self._connection.transaction():
             self._connection.execute(
                 "UPDATE progress SET protocol_faults = protocol_faults + ? WHERE run = ?", (n, run)

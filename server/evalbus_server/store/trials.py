@@ -24,7 +24,7 @@ PAGE_OF_ALL = f"""
 """
 PAGE_OF_OPEN = f"""
     {PAGE_OF_ALL}
-    AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :run AND o.trial = i.position + :epoch_bits)
+    AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = i.position + :epoch_bits)
     AND (NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
         OR EXISTS (SELECT 1 FROM retry m WHERE m.run = :run AND m.trial = i.position + :epoch_bits AND m.key = -1))
 """
@@ -34,10 +34,10 @@ ITEMS_BY_NUMBER = f"SELECT i.position, {_ITEM} FROM json_each(:numbers) j CROSS 
 
 _RESULT = """
     EXISTS (SELECT 1 FROM result r
-        WHERE r.run = o.run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1)
+        WHERE r.run = :run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1)
 """
-_MARKED = "EXISTS (SELECT 1 FROM retry m WHERE m.run = o.run AND m.trial = o.trial AND m.key {})"
-_SCORED = "EXISTS (SELECT 1 FROM score s WHERE s.run = o.run AND s.trial = o.trial AND s.key IN ({keys}))"
+_MARKED = "EXISTS (SELECT 1 FROM retry m WHERE m.run = :run AND m.trial = o.trial AND m.key {})"
+_SCORED = "EXISTS (SELECT 1 FROM score s WHERE s.run = :run AND s.trial = o.trial AND s.key IN ({keys}))"
 PAGE_OF_OUTPUTS = f"""
     SELECT o.id, o.trial,
         CASE WHEN {_MARKED.format("= -1")} THEN {_SCORED} AND NOT {_MARKED.format("IN ({keys})")} ELSE {_RESULT} OR {_SCORED} END
@@ -45,7 +45,7 @@ PAGE_OF_OUTPUTS = f"""
 """
 PAGE_OF_UNJUDGED = f"""
     SELECT o.id, o.trial, ({_RESULT} AND NOT {_MARKED.format("= -1")}) OR {_MARKED.format(">= 0")}
-        OR (SELECT count(*) FROM score s WHERE s.run = o.run AND s.trial = o.trial) < :keys
+        OR (SELECT count(*) FROM score s WHERE s.run = :run AND s.trial = o.trial) < :keys
     FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
 """
 OUTPUTS_WITH_ITEMS = f"""
@@ -76,6 +76,7 @@ def open_page(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> 
         "after": after,
         "last": last,
         "run": of.number,
+        "outputs": of.outputs,
         "epoch": epoch,
         "epoch_bits": (epoch - 1) << EPOCH_BITS,
     }
@@ -94,19 +95,19 @@ def open_page(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> 
 def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
     """The outputs of the next *limit* that a scorer has not scored, by number, and the number of the last looked at."""
     keys = ", ".join(str(i) for i, key in enumerate(of.run.score_keys) if key.scorer == scorer)
-    base = of.number << rows.RUN_BITS
+    base = of.outputs << rows.RUN_BITS
     page = of.connection.rows(
         PAGE_OF_OUTPUTS.format(keys=keys),
-        {"after": base + after, "end": base + _LAST_N + 1, "limit": limit},
+        {"run": of.number, "after": base + after, "end": base + _LAST_N + 1, "limit": limit},
     )
     return _found(of, page, base) if page else ([], after)
 
 
 def unjudged(of: OfRun, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
     """The same for outputs that have all their scores, and no result: whoever stored the scores did not come further."""
-    base = of.number << rows.RUN_BITS
-    place = {"after": base + after, "end": base + _LAST_N + 1, "limit": limit, "keys": len(of.run.score_keys)}
-    page = of.connection.rows(PAGE_OF_UNJUDGED, place)
+    base = of.outputs << rows.RUN_BITS
+    place = {"run": of.number, "after": base + after, "end": base + _LAST_N + 1, "limit": limit}
+    page = of.connection.rows(PAGE_OF_UNJUDGED, {**place, "keys": len(of.run.score_keys)})
     return _found(of, page, base) if page else ([], after)
 
 
@@ -146,8 +147,9 @@ def _open_trials(of: OfRun, ids: list[int]) -> dict[int, OpenTrial]:
         item = StoredItem(position_of(trial_id), row[3 : 3 + rows.ITEM_WIDTH], rows.read_item)
         output = rows.read_output(row[3 + rows.ITEM_WIDTH :])
         trial = OpenTrial(trial_id, item, output)
-        trial.attempts = attempts
-        trial.usage = output.usage
+        if of.outputs == of.number:  # else they were counted there
+            trial.attempts = attempts
+            trial.usage = output.usage
         trials[trial_id] = trial
     return trials
 

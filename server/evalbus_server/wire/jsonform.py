@@ -36,6 +36,7 @@ def run_document(run: Run) -> Document:
         "dataset": {"name": run.dataset.name, "version": run.dataset.version, "digest": run.dataset.digest},
         "digest": run.digest,
         "tags": list(run.tags),
+        "source": run.source or None,
         "created_at": time_text(run.created_at),
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at),

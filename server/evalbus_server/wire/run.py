@@ -90,6 +90,7 @@ def run_to_proto(run: Run) -> run_pb2.Run:
         digest=run.digest,
         tags=run.tags,
         last_sequence=run.last_sequence,
+        source=run.source,
     )
     if run.started_at is not None:
         message.started_at.CopyFrom(time_to_proto(run.started_at))
@@ -121,6 +122,7 @@ def run_from_proto(message: run_pb2.Run, experiment: Experiment | None = None) -
         started_at=time_from_proto(message.started_at) if message.HasField("started_at") else None,
         ended_at=time_from_proto(message.ended_at) if message.HasField("ended_at") else None,
         last_sequence=message.last_sequence,
+        source=message.source,
     )
 
 

@@ -562,6 +562,60 @@ class RetryRunResponse(_message.Message):
 Global___RetryRunResponse: _TypeAlias = RetryRunResponse  # noqa: Y015
 
 @_typing.final
+class RescoreRunRequest(_message.Message):
+    """Asks to score the outputs of a run anew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    EXPERIMENT_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The id of the run that has the outputs."""
+    @_builtins.property
+    def experiment(self) -> _experiment_pb2.Experiment:
+        """What to do: name, scorers, criteria, reducer, limits, tags. Dataset, target and the number of epochs are those of
+        the run, whatever stands here. An empty name is the run's.
+        """
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        experiment: _experiment_pb2.Experiment | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["experiment", b"experiment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["experiment", b"experiment", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RescoreRunRequest: _TypeAlias = RescoreRunRequest  # noqa: Y015
+
+@_typing.final
+class RescoreRunResponse(_message.Message):
+    """The outputs are being scored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run:
+        """The new run."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RescoreRunResponse: _TypeAlias = RescoreRunResponse  # noqa: Y015
+
+@_typing.final
 class Run(_message.Message):
     """One execution of an experiment."""
 
@@ -581,6 +635,7 @@ class Run(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The run's id: opaque, sorts by time of start."""
     name: _builtins.str
@@ -597,6 +652,8 @@ class Run(_message.Message):
     """The experiment's digest, hexadecimal."""
     last_sequence: _builtins.int
     """The number of its last event; 0 before the first."""
+    source: _builtins.str
+    """The run whose outputs are scored anew; empty for one that has its own."""
     @_builtins.property
     def counts(self) -> Global___Counts:
         """How the trials stand."""
@@ -638,10 +695,11 @@ class Run(_message.Message):
         digest: _builtins.str = ...,
         tags: _abc.Iterable[_builtins.str] | None = ...,
         last_sequence: _builtins.int = ...,
+        source: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "ended_at", b"ended_at", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "digest", b"digest", "ended_at", b"ended_at", "id", b"id", "last_sequence", b"last_sequence", "name", b"name", "partial", b"partial", "reason", b"reason", "started_at", b"started_at", "state", b"state", "tags", b"tags", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "digest", b"digest", "ended_at", b"ended_at", "id", b"id", "last_sequence", b"last_sequence", "name", b"name", "partial", b"partial", "reason", b"reason", "source", b"source", "started_at", b"started_at", "state", b"state", "tags", b"tags", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

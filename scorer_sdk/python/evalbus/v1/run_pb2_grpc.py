@@ -74,6 +74,11 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
                 _registered_method=True)
+        self.RescoreRun = channel.unary_unary(
+                '/evalbus.v1.RunService/RescoreRun',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -196,6 +201,20 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RescoreRun(self, request, context):
+        """Scores the outputs of a COMPLETED run anew, in a new run, and returns at once; the target is not asked. Outputs are
+        not copied. Where the target had failed, the new run has its failures from the start. Attempts, usage and latency
+        of the target stay with the run that asked it.
+
+        Errors: those of StartRun, and
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -276,6 +295,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.RetryRun,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.RetryRunRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.RetryRunResponse.SerializeToString,
+            ),
+            'RescoreRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RescoreRun,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -486,6 +510,33 @@ class RunService(object):
             '/evalbus.v1.RunService/RetryRun',
             evalbus_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RescoreRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/RescoreRun',
+            evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

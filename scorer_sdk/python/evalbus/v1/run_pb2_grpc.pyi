@@ -91,6 +91,16 @@ class RunServiceStub:
 
     * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
     """
+    RescoreRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RescoreRunRequest, _run_pb2.RescoreRunResponse]
+    """Scores the outputs of a COMPLETED run anew, in a new run, and returns at once; the target is not asked. Outputs are
+    not copied. Where the target had failed, the new run has its failures from the start. Attempts, usage and latency
+    of the target stay with the run that asked it.
+
+    Errors: those of StartRun, and
+
+    * NOT_FOUND: no run has this id.
+    * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -240,6 +250,22 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: those of ResumeRun, and
 
         * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+        """
+
+    @_abc_1.abstractmethod
+    def RescoreRun(
+        self,
+        request: _run_pb2.RescoreRunRequest,
+        context: _aio.ServicerContext[_run_pb2.RescoreRunRequest, _abc.Awaitable[_run_pb2.RescoreRunResponse]],
+    ) -> _abc.Awaitable[_run_pb2.RescoreRunResponse]:
+        """Scores the outputs of a COMPLETED run anew, in a new run, and returns at once; the target is not asked. Outputs are
+        not copied. Where the target had failed, the new run has its failures from the start. Attempts, usage and latency
+        of the target stay with the run that asked it.
+
+        Errors: those of StartRun, and
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
         """
 
     @_abc_1.abstractmethod

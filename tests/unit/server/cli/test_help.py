@@ -20,6 +20,7 @@ COMMANDS = [
     "runs results",
     "runs resume",
     "runs retry",
+    "runs rescore",
     "runs pause",
     "runs cancel",
     "plugins",
