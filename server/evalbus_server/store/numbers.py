@@ -6,6 +6,7 @@ what it must, and what is rare has a query of its own.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -27,13 +28,15 @@ Page: TypeAlias = dict[str, int]
 
 _SCORES = "FROM score WHERE run = :run AND trial >= :first AND trial < :end"
 NEXT_SCORE = "SELECT trial FROM score WHERE run = :run AND trial >= :first ORDER BY trial LIMIT 1"
-PAGE_OF_VALUES = f"SELECT value {_SCORES} ORDER BY trial, key"
+PAGE_OF_VALUES = f"SELECT value {_SCORES} AND value IS NOT NULL ORDER BY trial, key"
 PAGE_OF_VALUES_BY_KEY = f"SELECT value, key {_SCORES} AND value IS NOT NULL ORDER BY trial, key"
 PAGE_OF_VALUES_BY_TRIAL = f"SELECT value, key, trial {_SCORES} AND value IS NOT NULL ORDER BY trial, key"
 PAGE_WITHOUT_VALUES = f"SELECT key, status {_SCORES} AND value IS NULL"
 
 NEXT_OUTPUT = "SELECT id FROM output WHERE id >= :first AND id < :beyond ORDER BY id LIMIT 1"
-PAGE_OF_LATENCIES = "SELECT latency FROM output WHERE id >= :first AND id < min(:end, :beyond) AND latency IS NOT NULL"
+PAGE_OF_LATENCIES = (
+    "SELECT latency * 1000 FROM output WHERE id >= :first AND id < min(:end, :beyond) AND latency IS NOT NULL"
+)
 
 _RESULTS = "FROM result r WHERE run = :run AND position >= :first AND position < :end"
 NEXT_RESULT = "SELECT position FROM result WHERE run = :run AND position >= :first ORDER BY position LIMIT 1"
@@ -42,13 +45,13 @@ PAGE_OF_WEIGHTED_BY_TRIAL = f"""
     SELECT weighted, ((epoch - 1) << {EPOCH_BITS}) + position {_RESULTS} AND weighted IS NOT NULL
     ORDER BY position, epoch
 """
-PAGE_OF_COUNTS = f"""
-    SELECT sum(attempts), count(category), count(input_tokens),
-        count(*) FILTER (WHERE outcome = {Outcome.ERRORED.value} AND NOT EXISTS (
-            SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
-        )) {_RESULTS}
+_ERRORED = f"outcome = {Outcome.ERRORED.value}"
+PAGE_OF_COUNTS = f"SELECT sum(attempts), count(input_tokens), count(*) FILTER (WHERE {_ERRORED}) {_RESULTS}"
+PAGE_OF_ERRORED = f"""
+    SELECT category, NOT EXISTS (
+        SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
+    ) {_RESULTS} AND {_ERRORED}
 """
-PAGE_OF_FAILURES = f"SELECT category {_RESULTS} AND category IS NOT NULL AND outcome = {Outcome.ERRORED.value}"
 PAGE_OF_USAGE = f"SELECT {rows.USAGE} {_RESULTS} AND input_tokens IS NOT NULL"
 
 
@@ -89,9 +92,9 @@ class _Scores:
 
         In one of those the place of a value says whose it is, and nothing else need be read.
         """
-        values = [value for (value,) in self._of.connection.rows(PAGE_OF_VALUES, page)]
+        values = _packed(self._of.connection.rows(PAGE_OF_VALUES, page))
         trials = range(page["first"], page["end"])
-        if len(values) != len(trials) * len(self.columns) or None in values:
+        if len(values) != len(trials) * len(self.columns):
             return False
         for key, column in enumerate(self.columns):
             column.values.extend(values[key :: len(self.columns)])
@@ -131,7 +134,7 @@ def _scores(of: OfRun) -> Generator[None, None, _Scores]:
 def _latencies(of: OfRun) -> Generator[None, None, Values]:
     found = no_values()
     for page in _pages(of, NEXT_OUTPUT, _AT_ONCE, first=of.number << rows.RUN_BITS):
-        found.extend([seconds * 1000 for (seconds,) in of.connection.rows(PAGE_OF_LATENCIES, page)])
+        found += _packed(of.connection.rows(PAGE_OF_LATENCIES, page))
         yield
     return found
 
@@ -175,29 +178,39 @@ class _Results:
     failures: Counter[int] = field(default_factory=Counter)
     consumed: _Consumed = field(default_factory=_Consumed)
 
+    def add_errored(self, found: list[Row]) -> None:
+        for category, unanswered in found:
+            self.unanswered += unanswered
+            if category is not None:
+                self.failures[category] += 1
+
 
 def _results(of: OfRun) -> Generator[None, None, _Results]:
     found = _Results()
     for page in _pages(of, NEXT_RESULT, _AT_ONCE // of.run.epochs):
         _add_weighted(of, page, found.weighted)
-        [(attempts, failures, consumed, unanswered)] = of.connection.rows(PAGE_OF_COUNTS, page)
+        [(attempts, with_usage, errored)] = of.connection.rows(PAGE_OF_COUNTS, page)
         found.attempts += attempts
-        found.unanswered += unanswered
-        if failures:
-            found.failures.update(category for (category,) in of.connection.rows(PAGE_OF_FAILURES, page))
-        if consumed:
+        if with_usage:
             found.consumed.add(of.connection.rows(PAGE_OF_USAGE, page))
+        if errored:
+            found.add_errored(of.connection.rows(PAGE_OF_ERRORED, page))
         yield
     return found
 
 
 def _add_weighted(of: OfRun, page: Page, column: Column) -> None:
     if of.run.epochs == 1:
-        column.values.extend([value for (value,) in of.connection.rows(PAGE_OF_WEIGHTED, page)])
+        column.values.extend(_packed(of.connection.rows(PAGE_OF_WEIGHTED, page)))
         return
     for value, trial in of.connection.rows(PAGE_OF_WEIGHTED_BY_TRIAL, page):
         column.values.append(value)
         column.trials.append(trial)
+
+
+def _packed(found: list[Row]) -> Values:
+    """The only column of some rows."""
+    return array("d", [value for (value,) in found])
 
 
 def _pages(of: OfRun, next_one: str, size: int, first: int = 0) -> Iterator[Page]:
