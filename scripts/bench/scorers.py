@@ -51,7 +51,7 @@ ASKED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "tool_called": (CALLS, None, {"tool": "book"}),
     "tool_not_called": (CALLS, None, {"tools": ["delete"]}),
     "tool_order": (CALLS, None, {"tools": ["search", "book"]}),
-    "tool_call_limit": (CALLS, None, {"most": 1}),
+    "tool_call_limit": (CALLS, None, {"at_most": 1}),
     "no_tool_errors": (CALLS, None, {}),
     "tool_call_accuracy": (CALLS, None, {"tools": ["search", "book"]}),
     "tool_arguments": (CALLS, None, {"calls": [{"name": "search", "arguments": {"q": "Rome"}}]}),

@@ -28,10 +28,10 @@ _LATIN = re.compile("[a-z\u00aa-\u024f\u1e00-\u1eff]+", re.IGNORECASE)
 class ToneSettings:
     """What the tone is compared with."""
 
-    against: Literal["itself", "expected"] = setting(
+    compared_with: Literal["itself", "expected"] = setting(
         "itself", "itself: whether all sentences have one tone; expected: whether it is that of the expected answer."
     )
-    reference: str | None = setting(None, "A text whose tone is wanted, in place of `against`.")
+    reference: str | None = setting(None, "A text whose tone is wanted, in place of `compared_with`.")
 
 
 def _set_up(settings: ToneSettings) -> float | None:
@@ -57,7 +57,7 @@ def tone(task: ScoreTask, settings: ToneSettings, state: float | None) -> Score:
         return Score.skipped("the output holds no words in Latin letters: its tone cannot be read")
     if state is not None:
         return _near(actual.body, [state])
-    if settings.against == "itself":
+    if settings.compared_with == "itself":
         return _steady(actual.body)
     accepted = accepted_of(task)
     if not accepted:

@@ -81,13 +81,13 @@ def tool_not_called(task: ScoreTask, settings: ToolNotCalledSettings) -> Score:
 class ToolCallLimitSettings:
     """How many calls."""
 
-    most: int = field(metadata={"description": "So many calls at most, of any tool; 0: no tool may be called."})
+    at_most: int = field(metadata={"description": "So many calls at most, of any tool; 0: no tool may be called."})
     tool: str | None = setting(None, "Only calls of this tool count.")
 
     def __post_init__(self) -> None:
         """Refuse what no number of calls can meet."""
-        if self.most < 0:
-            raise ValueError(f"most is at least 0, not {self.most}")
+        if self.at_most < 0:
+            raise ValueError(f"at_most is at least 0, not {self.at_most}")
 
 
 @scorer("tool_call_limit", version="1.0.0", deterministic=True, mode="inline")
@@ -95,9 +95,9 @@ def tool_call_limit(task: ScoreTask, settings: ToolCallLimitSettings) -> Score:
     """1 if the target called tools no more often than it may, else 0."""
     names = names_of(task)
     count = len(names) if settings.tool is None else names.count(settings.tool)
-    if count <= settings.most:
+    if count <= settings.at_most:
         return FULL
-    return Score.scored(0.0, f"{count} calls, {settings.most} allowed; {told(names)}")
+    return Score.scored(0.0, f"{count} calls, {settings.at_most} allowed; {told(names)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,12 +173,12 @@ class TestTone:
         assert await value_of("tone", "I love it. I hate it.") == 0.0
 
     async def test_a_negation_turns_a_word_round(self):
-        assert await value_of("tone", "It is not good", "It is so bad", against="expected") == 1.0
+        assert await value_of("tone", "It is not good", "It is so bad", compared_with="expected") == 1.0
 
     async def test_the_tone_of_another_text_may_be_wanted(self):
         assert await value_of("tone", "What a wonderful day", reference="Such a terrific meal") == 1.0
         assert await value_of("tone", "What a terrible day", reference="Such a terrific meal") == 0.0
-        assert (await score_of("tone", "fine", against="expected")).status is ScoreStatus.SKIPPED
+        assert (await score_of("tone", "fine", compared_with="expected")).status is ScoreStatus.SKIPPED
 
     @pytest.mark.parametrize("text", ["これは素晴らしいです。", "Это прекрасно!", "", "42", "👍"])
     async def test_a_text_in_another_script_or_without_words_is_skipped(self, text):

@@ -86,7 +86,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "chrf": [{"word_order": 2, "lowercase": True, "beta": 0.5}],
     "json_diff": [{"ignore": ["a"], "any_value": ["A"]}],
     "list_contains": [{"allow_extra": True, "ignore_case": True}],
-    "tone": [{"against": "expected"}, {"reference": "good"}],
+    "tone": [{"compared_with": "expected"}, {"reference": "good"}],
     "length": [{"at_least": 2, "at_most": 3, "unit": "lines", "outside": "closeness"}],
     "readability": [{"formula": "flesch_kincaid_grade"}, {"formula": "automated_grade"}],
     "latency_limit": [{"seconds": 0, "outside": "closeness"}],

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tool_called": {"tool": "a"},
     "tool_not_called": {"tools": ["b"]},
     "tool_order": {"tools": ["a", "a"]},
-    "tool_call_limit": {"most": 1},
+    "tool_call_limit": {"at_most": 1},
     "tool_call_accuracy": {"tools": ["a", "b"]},
     "tool_arguments": {"calls": [{"name": "a", "arguments": {}}]},
     "trajectory": {"steps": ["a"] * 5_000},

@@ -258,7 +258,7 @@ def no_tool_errors(given: dict[str, Any]) -> Asked:
 
 
 def no_tools(given: dict[str, Any]) -> Asked:
-    return Asked("tool_call_limit", Output("", tool_calls=calls_of(given["calls"])), settings={"most": 0})
+    return Asked("tool_call_limit", Output("", tool_calls=calls_of(given["calls"])), settings={"at_most": 0})
 
 
 def step_calls(steps: list[Any]) -> tuple[ToolCall, ...]:
@@ -391,7 +391,7 @@ OURS: dict[str, Callable[[dict[str, Any]], Asked]] = {
         "tool_not_called", Output("", tool_calls=calls_of(given["calls"])), settings={"tools": [given["tool"]]}
     ),
     "checks.toolOrder": tools("tool_order", tools="order"),
-    "checks.maxToolCalls": tools("tool_call_limit", most="max"),
+    "checks.maxToolCalls": tools("tool_call_limit", at_most="max"),
     "checks.usedNoTools": no_tools,
     "checks.noToolErrors": no_tool_errors,
     "compareTrajectories": trajectories,
