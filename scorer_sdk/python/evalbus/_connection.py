@@ -113,7 +113,7 @@ class Connection:
         while True:
             try:
                 request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=after)
-                async with aclosing(self._stream(self.runs.WatchRun, request)) as messages:
+                async with aclosing(self.stream(self.runs.WatchRun, request)) as messages:
                     async for message in messages:
                         pause, heard_at = _FIRST_PAUSE, loop.time()
                         match message.WhichOneof("message"):
@@ -148,7 +148,12 @@ class Connection:
             raise
         return await self._answer(call)
 
-    async def _stream(self, method: Any, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, method: Any, request: Any) -> AsyncGenerator[Any, None]:
+        """The answers of a call that sends several.
+
+        Raises:
+            CallFailed: the server cannot be reached, or refuses.
+        """
         call = method(request, metadata=self._metadata)
         try:
             async for message in call:

@@ -91,6 +91,10 @@ class Upload:
     dataset: Dataset
     changed: bool
     """Whether there is a new version."""
+    added: int = 0
+    """Items that were not there before."""
+    items_changed: int = 0
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,24 @@ Everything that it returns is a frozen value. Every call raises CallFailed for w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from evalbus import _run_messages as messages
 from evalbus._connection import START_LIMIT, Connection, Tls
+from evalbus._dataset_calls import DatasetCalls
+from evalbus._datasets import (
+    ChangeCounts,
+    DatasetInfo,
+    DatasetVersion,
+    Edited,
+    ItemChange,
+    ItemVersion,
+    Purged,
+)
 from evalbus._errors import CallFailed
 from evalbus._experiment import experiment_to_proto
-from evalbus._item import Item
 from evalbus._run import (
     Bin,
     Counts,
@@ -61,7 +70,7 @@ from evalbus._run import (
     ValueCount,
     Verdict,
 )
-from evalbus.v1 import dataset_pb2, run_pb2
+from evalbus.v1 import run_pb2
 
 __all__ = [
     "Bin",
@@ -71,14 +80,20 @@ __all__ = [
     "CriterionResult",
     "Dataset",
     "Distribution",
+    "DatasetInfo",
+    "DatasetVersion",
     "Event",
+    "Edited",
     "Idle",
     "Interval",
     "Latency",
+    "ItemChange",
+    "ItemVersion",
     "News",
     "Outcome",
     "Plan",
     "Run",
+    "Purged",
     "RunDataset",
     "RunHandle",
     "RunProgress",
@@ -98,7 +113,7 @@ __all__ = [
 ]
 
 
-class Client:
+class Client(DatasetCalls):
     """A connection to a server. Use it with `async with`; nothing is connected before the first call."""
 
     def __init__(self, address: str, token: str | None = None, *, tls: Tls | bool = False) -> None:
@@ -288,40 +303,6 @@ class Client:
         """
         response = await self._server.ask(self._server.runs.GetSummary, run_pb2.GetSummaryRequest(run_id=run_id))
         return messages.summary(response.summary)
-
-    # --- datasets -----------------------------------------------------------------------------------------------
-
-    async def upload_dataset(self, name: str, items: Iterable[Item] | AsyncIterable[Item]) -> Upload:
-        """Make *items* the newest version of a dataset: all of them, or nothing. The same items again change nothing.
-
-        They are read as they are sent, so there may be more than fit into memory.
-
-        Raises:
-            CallFailed: DATASET_INVALID, with the item at fault; ITEM_TOO_LARGE.
-        """
-        response = await self._server.upload(name, items)
-        return Upload(messages.dataset(response.dataset), response.changed)
-
-    async def get_dataset(self, name: str, version: int | None = None) -> Dataset:
-        """A dataset at a version, or at its newest.
-
-        Raises:
-            CallFailed: DATASET_NOT_FOUND.
-        """
-        request = dataset_pb2.GetDatasetRequest(name=name, version=version)
-        response = await self._server.ask(self._server.datasets.GetDataset, request)
-        return messages.dataset(response.dataset)
-
-    async def datasets(self) -> AsyncGenerator[Dataset, None]:
-        """All datasets at their newest versions, by name, read page by page.
-
-        Raises:
-            CallFailed: the server cannot be asked.
-        """
-        request = dataset_pb2.ListDatasetsRequest(page_size=500)
-        async for page in self._server.pages(self._server.datasets.ListDatasets, request):
-            for message in page.datasets:
-                yield messages.dataset(message)
 
 
 class RunHandle:

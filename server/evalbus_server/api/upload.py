@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from types import TracebackType
@@ -14,46 +13,24 @@ from evalbus import ContractBroken, Item, wire
 from evalbus.v1 import dataset_pb2, item_pb2
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.run import DatasetVersion
-from evalbus_server.store import Store, Upload
+from evalbus_server.runner.datasets import Datasets
+from evalbus_server.store import Store
 
 LARGEST_ITEM = 1024 * 1024
 """Bytes of an encoded item, at most."""
 MOST_ITEMS = 256
 """Items of a batch, at most."""
+MOST_AT_ONCE = 1_000
+"""Items or ids of a call that changes some."""
 LONGEST_NAME = 200
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 async def stored(store: Store, name: str, batches: AsyncIterable[list[Item]]) -> tuple[DatasetVersion, bool]:
-    """Make items the newest version of a dataset; the version, and whether it is a new one.
-
-    Raises:
-        Invalid: DATASET_INVALID: an id comes twice, or there is no item.
-        Conflict: another upload of it is under way.
-    """
-    upload = store.upload(name)
-    count = 0
-    try:
-        async for batch in batches:
-            upload.add(batch)
-            count += len(batch)
-            await asyncio.sleep(0)
-        if not count:
-            raise Invalid(Reason.DATASET_INVALID, f"the dataset {name!r} would have no item; send at least one")
-        return upload.finish()
-    finally:
-        await _undo(upload)
-
-
-async def _undo(upload: Upload) -> None:
-    """Take back what was not finished, in steps; at once if somebody is in a hurry."""
-    try:
-        for _ in upload.undo():
-            await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        upload.abort()
-        raise
+    """Make items the newest version of a dataset; the version, and whether it is a new one. Raises as Datasets.upload."""
+    done = await Datasets(store).upload(name, batches)
+    return done.dataset, done.changed
 
 
 class Incoming:
@@ -129,6 +106,28 @@ def items_of(messages: Sequence[item_pb2.Item], before: int = 0) -> list[Item]:
             text = f"item {number} ({message.id[:80]!r}): {error}"
             raise Invalid(Reason.DATASET_INVALID, text, field=f"items[{number - 1}]") from None
     return items
+
+
+def batch_of(messages: Sequence[item_pb2.Item]) -> list[Item]:
+    """The items of one call.
+
+    Raises:
+        Invalid: there is none, or too many, or one is not acceptable.
+    """
+    if not 0 < len(messages) <= MOST_AT_ONCE:
+        raise Invalid(Reason.REQUEST_INVALID, f"a call holds 1 to {MOST_AT_ONCE:,} items", field="items")
+    return items_of(messages)
+
+
+def ids_of(ids: Sequence[str]) -> list[str]:
+    """The ids of one call.
+
+    Raises:
+        Invalid: there is none, or too many.
+    """
+    if not 0 < len(ids) <= MOST_AT_ONCE:
+        raise Invalid(Reason.REQUEST_INVALID, f"a call holds 1 to {MOST_AT_ONCE:,} ids", field="ids")
+    return list(ids)
 
 
 def checked_name(name: str) -> str:

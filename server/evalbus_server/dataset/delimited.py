@@ -12,6 +12,7 @@ from evalbus_server.dataset.cells import Row
 from evalbus_server.dataset.refusal import FileRefused, Refusal
 from evalbus_server.dataset.source import LONGEST_LINE, Line
 
+_DELIMITERS = ("\t", ";", "|")
 _STRAY = "text behind a closing quote; double the quotes inside a cell that is in quotes"
 
 
@@ -37,6 +38,14 @@ def delimited_rows(lines: Iterable[Line], delimiter: str) -> Iterator[Row | Refu
         else:
             cells = {name: Value(field) for name, field in zip(names, fields, strict=True) if field}
             yield Row(line, cells, sum(map(len, fields)))
+
+
+def found_delimiter(header: str) -> str:
+    """What separates the columns of a header: a comma if it has one, else what it has most of."""
+    if "," in header:
+        return ","
+    most = max(_DELIMITERS, key=header.count)
+    return most if most in header else ","
 
 
 def _names(line: int, fields: list[str]) -> list[str]:

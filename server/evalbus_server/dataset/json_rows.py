@@ -32,7 +32,7 @@ def json_list_rows(pieces: Iterable[str]) -> Iterator[Row | Refusal]:
     Raises:
         FileRefused: it is no list, or not JSON from some line on.
     """
-    reader = _ListReader(iter(pieces))
+    reader = ListReader(iter(pieces))
     if reader.next_character() != "[":
         raise FileRefused(reader.line, "not_a_list", _not_a_list(reader.next_character()))
     reader.skip(1)
@@ -50,22 +50,23 @@ def json_list_rows(pieces: Iterable[str]) -> Iterator[Row | Refusal]:
             if following == "]":
                 break
             if following != ",":
-                raise FileRefused(reader.line, "not_json", f"not JSON: {_shown(following)} where a comma should stand")
+                raise FileRefused(reader.line, "not_json", f"not JSON: {shown(following)} where a comma should stand")
     if reader.next_character():
         raise FileRefused(reader.line, "not_json", "not JSON: something stands behind the list")
 
 
 def _not_a_list(found: str) -> str:
     if found == "{":
-        return "an object, not a list; if each line is one object, say format: jsonl"
-    return f"not a JSON list of objects: {_shown(found)} where [ should stand"
+        return "an object, not a list; if each line is one object, say format: jsonl; if the rows stand in it, say where with records"
+    return f"not a JSON list of objects: {shown(found)} where [ should stand"
 
 
-def _shown(character: str) -> str:
+def shown(character: str) -> str:
+    """A character in a message."""
     return repr(character) if character else "the end of the file"
 
 
-class _ListReader:
+class ListReader:
     """A window on the text of a list, which moves on object by object."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
@@ -107,7 +108,11 @@ class _ListReader:
         """The line and the text of the object that comes next."""
         first = self.next_character()
         if first != "{":
-            raise FileRefused(self.line, "not_an_object", f"{_shown(first)} where an object should begin")
+            raise FileRefused(self.line, "not_an_object", f"{shown(first)} where an object should begin")
+        return self.take_text()
+
+    def take_text(self) -> tuple[int, str]:
+        """The line and the text of the object or list that comes next."""
         while True:
             try:
                 _, end = _skip_value(self.text, self.at)

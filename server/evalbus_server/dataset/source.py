@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal, NamedTuple
 
 from evalbus_server.dataset.refusal import FileRefused
 
-Format = Literal["jsonl", "json", "csv", "tsv"]
+Format = Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet"]
 
 LONGEST_LINE = 16 << 20
 """A longer line is no row; it is refused before it fills the memory."""
@@ -27,11 +27,14 @@ _SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".parquet": "parquet",
 }
 _ARCHIVES = {
     b"PK\x03\x04": "looks like a ZIP or Excel file; save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "looks like an old Excel file; save the sheet as CSV",
-    b"PAR1": "looks like a Parquet file; write it as JSONL or CSV",
+    b"PAR1": "looks like a Parquet file; say format: parquet",
     b"\x28\xb5\x2f\xfd": "is packed with zstd; unpack it first",
     b"BZh": "is packed with bzip2; unpack it first",
     b"\xfd7zXZ": "is packed with xz; unpack it first",
@@ -58,13 +61,15 @@ def format_of(path: Path, given: Format | None = None) -> Format:
     found = _SUFFIXES.get(inner.suffix.lower())
     if found is None:
         raise FileRefused(
-            0, "unknown_format", f"the suffix {inner.suffix!r} says no format; give format: jsonl, json, csv or tsv"
+            0,
+            "unknown_format",
+            f"the suffix {inner.suffix!r} says no format; give format: jsonl, json, csv, tsv, yaml or parquet",
         )
     return found
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked if it is gzipped.
+def open_bytes(path: Path, format: Format = "jsonl") -> BinaryIO:
+    """The bytes of a file in a format, unpacked if it is gzipped.
 
     Raises:
         FileRefused: it cannot be read, or is an archive under another name.
@@ -79,12 +84,21 @@ def open_bytes(path: Path) -> BinaryIO:
         raise FileRefused(0, "no_file", f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         start = file.peek(8)
-        for mark, what in _ARCHIVES.items():
-            if start.startswith(mark):
-                raise FileRefused(0, "archive", what)
+        return file if format == "parquet" else unpacked(file, start)
     except BaseException:
         file.close()
         raise
+
+
+def unpacked(file: BinaryIO, start: bytes) -> BinaryIO:
+    """A file that begins so, unpacked if it is gzipped.
+
+    Raises:
+        FileRefused: it is an archive under another name.
+    """
+    for mark, what in _ARCHIVES.items():
+        if start.startswith(mark):
+            raise FileRefused(0, "archive", what)
     if start.startswith(b"\x1f\x8b"):
         return io.BufferedReader(_Gunzipped(file))
     return file

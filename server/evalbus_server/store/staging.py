@@ -84,6 +84,14 @@ class Staging:
         """The position behind all that was written or closed."""
         self._tally: Tally | None = None
 
+    def settle(self) -> Iterator[None]:
+        """Do all but the publishing, some of it at each step, so that the event loop can run in between."""
+        raise NotImplementedError
+
+    def finish(self) -> tuple[DatasetVersion, bool]:
+        """Publish the version; returns it and True, or the latest one and False if nothing differs from it."""
+        raise NotImplementedError
+
     def abort(self) -> None:
         """Take back all that was written."""
         if self._over:
@@ -283,7 +291,9 @@ class Upload(Staging):
             if earlier is None and self._items:
                 where = {"dataset": self._dataset, "id": item.id, "last": self._last}
                 before = self._connection.row(_EARLIER, where)
-                if before is not None:
+                if before is not None and not self._base:
+                    earlier = before[0]  # nothing was there before, so positions count
+                elif before is not None:
                     counted = self._connection.row(_COUNT_BEFORE, (self._dataset, before[0]))
                     earlier = counted[0] if counted else 0
             if earlier is not None:

@@ -107,25 +107,61 @@ class UploadDatasetResponse(_message.Message):
 
     DATASET_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """Whether there is a new version."""
     @_builtins.property
     def dataset(self) -> Global___Dataset:
         """The dataset with its newest version."""
 
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What the new version changes; 0 everywhere if there is none, or if items only have another order."""
+
     def __init__(
         self,
         *,
         dataset: Global___Dataset | None = ...,
         changed: _builtins.bool = ...,
+        counts: Global___ChangeCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "dataset", b"dataset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UploadDatasetResponse: _TypeAlias = UploadDatasetResponse  # noqa: Y015
+
+@_typing.final
+class ChangeCounts(_message.Message):
+    """How many items a version changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDED_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    added: _builtins.int
+    """Items that were not there before."""
+    changed: _builtins.int
+    """Items that have other content."""
+    removed: _builtins.int
+    """Items that are not there any more."""
+    def __init__(
+        self,
+        *,
+        added: _builtins.int = ...,
+        changed: _builtins.int = ...,
+        removed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "changed", b"changed", "removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeCounts: _TypeAlias = ChangeCounts  # noqa: Y015
 
 @_typing.final
 class GetDatasetRequest(_message.Message):
@@ -244,10 +280,11 @@ class Dataset(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     version: _builtins.int
-    """The version, from 1."""
+    """The version, from 1; 0 for a dataset that was made without items."""
     items: _builtins.int
     """Items in this version."""
     digest: _builtins.str
@@ -255,6 +292,10 @@ class Dataset(_message.Message):
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When this version was made."""
+
+    @_builtins.property
+    def info(self) -> Global___DatasetInfo:
+        """What belongs to no version: set in answers about one dataset, and absent in lists."""
 
     def __init__(
         self,
@@ -264,11 +305,996 @@ class Dataset(_message.Message):
         items: _builtins.int = ...,
         digest: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        info: Global___DatasetInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "digest", b"digest", "items", b"items", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "digest", b"digest", "info", b"info", "items", b"items", "name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
+
+@_typing.final
+class DatasetInfo(_message.Message):
+    """What belongs to a dataset, and not to one of its versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    EXPECTED_SCHEMA_FIELD_NUMBER: _builtins.int
+    description: _builtins.str
+    """What it is, for people: up to 10,000 characters."""
+    metadata: _builtins.str
+    """A JSON object; empty for none."""
+    input_schema: _builtins.str
+    """JSON Schema (draft 2020-12) that each input must fit; empty for none. Formats are checked, references stay inside,
+    patterns are RE2's.
+    """
+    expected_schema: _builtins.str
+    """The same for expected answers."""
+    def __init__(
+        self,
+        *,
+        description: _builtins.str = ...,
+        metadata: _builtins.str = ...,
+        input_schema: _builtins.str = ...,
+        expected_schema: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetInfo: _TypeAlias = DatasetInfo  # noqa: Y015
+
+@_typing.final
+class DatasetInfoChange(_message.Message):
+    """What is to be changed; an absent field stays as it is, an empty one is taken away."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    EXPECTED_SCHEMA_FIELD_NUMBER: _builtins.int
+    description: _builtins.str
+    """What it is."""
+    metadata: _builtins.str
+    """A JSON object."""
+    input_schema: _builtins.str
+    """JSON Schema of inputs."""
+    expected_schema: _builtins.str
+    """JSON Schema of expected answers."""
+    def __init__(
+        self,
+        *,
+        description: _builtins.str | None = ...,
+        metadata: _builtins.str | None = ...,
+        input_schema: _builtins.str | None = ...,
+        expected_schema: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
+    _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
+    _WhichOneofReturnType__expected_schema: _TypeAlias = _typing.Literal["expected_schema"]  # noqa: Y015
+    _WhichOneofArgType__expected_schema: _TypeAlias = _typing.Literal["_expected_schema", b"_expected_schema"]  # noqa: Y015
+    _WhichOneofReturnType__input_schema: _TypeAlias = _typing.Literal["input_schema"]  # noqa: Y015
+    _WhichOneofArgType__input_schema: _TypeAlias = _typing.Literal["_input_schema", b"_input_schema"]  # noqa: Y015
+    _WhichOneofReturnType__metadata: _TypeAlias = _typing.Literal["metadata"]  # noqa: Y015
+    _WhichOneofArgType__metadata: _TypeAlias = _typing.Literal["_metadata", b"_metadata"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_schema) -> _WhichOneofReturnType__expected_schema | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_schema) -> _WhichOneofReturnType__input_schema | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__metadata) -> _WhichOneofReturnType__metadata | None: ...
+
+Global___DatasetInfoChange: _TypeAlias = DatasetInfoChange  # noqa: Y015
+
+@_typing.final
+class CreateDatasetRequest(_message.Message):
+    """Makes a dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name: 1 to 200 characters, no control characters."""
+    @_builtins.property
+    def info(self) -> Global___DatasetInfoChange:
+        """What it is."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        info: Global___DatasetInfoChange | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateDatasetRequest: _TypeAlias = CreateDatasetRequest  # noqa: Y015
+
+@_typing.final
+class CreateDatasetResponse(_message.Message):
+    """The dataset that was made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """At version 0."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateDatasetResponse: _TypeAlias = CreateDatasetResponse  # noqa: Y015
+
+@_typing.final
+class UpdateDatasetRequest(_message.Message):
+    """Changes what a dataset is said to be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    @_builtins.property
+    def info(self) -> Global___DatasetInfoChange:
+        """What changes."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        info: Global___DatasetInfoChange | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateDatasetRequest: _TypeAlias = UpdateDatasetRequest  # noqa: Y015
+
+@_typing.final
+class UpdateDatasetResponse(_message.Message):
+    """The dataset as it is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """At its newest version."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateDatasetResponse: _TypeAlias = UpdateDatasetResponse  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetRequest(_message.Message):
+    """Deletes a dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetRequest: _TypeAlias = DeleteDatasetRequest  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetResponse: _TypeAlias = DeleteDatasetResponse  # noqa: Y015
+
+@_typing.final
+class AddItemsRequest(_message.Message):
+    """Adds items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_item_pb2.Item]:
+        """1 to 1,000, each with an id."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        items: _abc.Iterable[_item_pb2.Item] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddItemsRequest: _TypeAlias = AddItemsRequest  # noqa: Y015
+
+@_typing.final
+class AddItemsResponse(_message.Message):
+    """What was added."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether there is a new version."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset with its newest version."""
+
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What the new version changes."""
+
+    @_builtins.property
+    def replayed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Indexes of items that had been added before."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        changed: _builtins.bool = ...,
+        counts: Global___ChangeCounts | None = ...,
+        replayed: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "counts", b"counts", "dataset", b"dataset", "replayed", b"replayed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddItemsResponse: _TypeAlias = AddItemsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateItemsRequest(_message.Message):
+    """Changes items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_item_pb2.Item]:
+        """1 to 1,000; each takes the place of the one with its id, as a whole."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        items: _abc.Iterable[_item_pb2.Item] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateItemsRequest: _TypeAlias = UpdateItemsRequest  # noqa: Y015
+
+@_typing.final
+class UpdateItemsResponse(_message.Message):
+    """What was changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether there is a new version."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset with its newest version."""
+
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What the new version changes."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        changed: _builtins.bool = ...,
+        counts: Global___ChangeCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateItemsResponse: _TypeAlias = UpdateItemsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteItemsRequest(_message.Message):
+    """Takes items out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 ids."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteItemsRequest: _TypeAlias = DeleteItemsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteItemsResponse(_message.Message):
+    """What was taken out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether there is a new version."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset with its newest version."""
+
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What the new version changes."""
+
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids that were not there."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        changed: _builtins.bool = ...,
+        counts: Global___ChangeCounts | None = ...,
+        missing: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "counts", b"counts", "dataset", b"dataset", "missing", b"missing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteItemsResponse: _TypeAlias = DeleteItemsResponse  # noqa: Y015
+
+@_typing.final
+class GetItemRequest(_message.Message):
+    """Asks for one item."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    version: _builtins.int
+    """The version; absent means the newest."""
+    id: _builtins.str
+    """The item's id."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "id", b"id", "name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___GetItemRequest: _TypeAlias = GetItemRequest  # noqa: Y015
+
+@_typing.final
+class GetItemResponse(_message.Message):
+    """One item."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEM_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def item(self) -> _item_pb2.Item:
+        """The item."""
+
+    def __init__(
+        self,
+        *,
+        item: _item_pb2.Item | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetItemResponse: _TypeAlias = GetItemResponse  # noqa: Y015
+
+@_typing.final
+class ListItemsRequest(_message.Message):
+    """Asks for a page of items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    version: _builtins.int
+    """The version; absent means the newest."""
+    page_size: _builtins.int
+    """How many at most; 0 means 50; more than 500 are lowered to 500. A page is about 1 MiB at most."""
+    page_token: _builtins.str
+    """From the page before; empty means the first page."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___ListItemsRequest: _TypeAlias = ListItemsRequest  # noqa: Y015
+
+@_typing.final
+class ListItemsResponse(_message.Message):
+    """A page of items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty if this is the last one."""
+    version: _builtins.int
+    """The version that was read."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_item_pb2.Item]:
+        """In the dataset's order."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_item_pb2.Item] | None = ...,
+        next_page_token: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "next_page_token", b"next_page_token", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListItemsResponse: _TypeAlias = ListItemsResponse  # noqa: Y015
+
+@_typing.final
+class ExportDatasetRequest(_message.Message):
+    """Asks for all items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    version: _builtins.int
+    """The version; absent means the newest."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___ExportDatasetRequest: _TypeAlias = ExportDatasetRequest  # noqa: Y015
+
+@_typing.final
+class ExportDatasetResponse(_message.Message):
+    """Some of the items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_item_pb2.Item]:
+        """In the dataset's order."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_item_pb2.Item] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportDatasetResponse: _TypeAlias = ExportDatasetResponse  # noqa: Y015
+
+@_typing.final
+class ListVersionsRequest(_message.Message):
+    """Asks for a page of versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    page_size: _builtins.int
+    """How many at most; 0 means 50; more than 500 are lowered to 500."""
+    page_token: _builtins.str
+    """From the page before; empty means the first page."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVersionsRequest: _TypeAlias = ListVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListVersionsResponse(_message.Message):
+    """A page of versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty if this is the last one."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetVersion]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___DatasetVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVersionsResponse: _TypeAlias = ListVersionsResponse  # noqa: Y015
+
+@_typing.final
+class DatasetVersion(_message.Message):
+    """One version of a dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    cause: _builtins.str
+    """What made it: `upload`, `add`, `update`, `delete`, `restore 3`; `create` for version 0."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset at this version."""
+
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What it changed."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        cause: _builtins.str = ...,
+        counts: Global___ChangeCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetVersion: _TypeAlias = DatasetVersion  # noqa: Y015
+
+@_typing.final
+class GetItemHistoryRequest(_message.Message):
+    """Asks for what an item was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    id: _builtins.str
+    """The item's id."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetItemHistoryRequest: _TypeAlias = GetItemHistoryRequest  # noqa: Y015
+
+@_typing.final
+class GetItemHistoryResponse(_message.Message):
+    """What an item was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemVersion]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___ItemVersion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetItemHistoryResponse: _TypeAlias = GetItemHistoryResponse  # noqa: Y015
+
+@_typing.final
+class ItemVersion(_message.Message):
+    """What an item was for some versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The first version in which it was so."""
+    until: _builtins.int
+    """The last one; absent if it still is so."""
+    @_builtins.property
+    def item(self) -> _item_pb2.Item:
+        """The item; absent if it was not there."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        until: _builtins.int | None = ...,
+        item: _item_pb2.Item | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_until", b"_until", "item", b"item", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_until", b"_until", "item", b"item", "until", b"until", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__until: _TypeAlias = _typing.Literal["until"]  # noqa: Y015
+    _WhichOneofArgType__until: _TypeAlias = _typing.Literal["_until", b"_until"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until) -> _WhichOneofReturnType__until | None: ...
+
+Global___ItemVersion: _TypeAlias = ItemVersion  # noqa: Y015
+
+@_typing.final
+class DiffVersionsRequest(_message.Message):
+    """Asks for what differs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FROM_VERSION_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    from_version: _builtins.int
+    """The version to compare with."""
+    to_version: _builtins.int
+    """The other one; absent means the newest."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        from_version: _builtins.int = ...,
+        to_version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "to_version", b"to_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "from_version", b"from_version", "name", b"name", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__to_version: _TypeAlias = _typing.Literal["to_version"]  # noqa: Y015
+    _WhichOneofArgType__to_version: _TypeAlias = _typing.Literal["_to_version", b"_to_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_version) -> _WhichOneofReturnType__to_version | None: ...
+
+Global___DiffVersionsRequest: _TypeAlias = DiffVersionsRequest  # noqa: Y015
+
+@_typing.final
+class DiffVersionsResponse(_message.Message):
+    """Some of what differs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemChange]:
+        """By position."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___ItemChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiffVersionsResponse: _TypeAlias = DiffVersionsResponse  # noqa: Y015
+
+@_typing.final
+class ItemChange(_message.Message):
+    """How an item differs between two versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def before(self) -> _item_pb2.Item:
+        """As it is in the first; absent if it is not there."""
+
+    @_builtins.property
+    def after(self) -> _item_pb2.Item:
+        """As it is in the second; absent if it is not there."""
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the fields that differ, if it is in both; none if it has only moved."""
+
+    def __init__(
+        self,
+        *,
+        before: _item_pb2.Item | None = ...,
+        after: _item_pb2.Item | None = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "fields", b"fields"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ItemChange: _TypeAlias = ItemChange  # noqa: Y015
+
+@_typing.final
+class RestoreDatasetRequest(_message.Message):
+    """Makes an earlier version the newest again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    version: _builtins.int
+    """The version."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreDatasetRequest: _TypeAlias = RestoreDatasetRequest  # noqa: Y015
+
+@_typing.final
+class RestoreDatasetResponse(_message.Message):
+    """What restoring did."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether there is a new version."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset with its newest version."""
+
+    @_builtins.property
+    def counts(self) -> Global___ChangeCounts:
+        """What the new version changes."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        changed: _builtins.bool = ...,
+        counts: Global___ChangeCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "counts", b"counts", "dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreDatasetResponse: _TypeAlias = RestoreDatasetResponse  # noqa: Y015
+
+@_typing.final
+class PurgeItemsRequest(_message.Message):
+    """Purges items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The dataset."""
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 ids."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeItemsRequest: _TypeAlias = PurgeItemsRequest  # noqa: Y015
+
+@_typing.final
+class PurgeItemsResponse(_message.Message):
+    """What was reached."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEM_VERSIONS_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    item_versions: _builtins.int
+    """Stored versions of the items."""
+    results: _builtins.int
+    """Trials in runs."""
+    def __init__(
+        self,
+        *,
+        item_versions: _builtins.int = ...,
+        results: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item_versions", b"item_versions", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeItemsResponse: _TypeAlias = PurgeItemsResponse  # noqa: Y015

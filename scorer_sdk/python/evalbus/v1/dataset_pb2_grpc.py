@@ -51,6 +51,76 @@ class DatasetServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_dataset__pb2.ListDatasetsRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListDatasetsResponse.FromString,
                 _registered_method=True)
+        self.CreateDataset = channel.unary_unary(
+                '/evalbus.v1.DatasetService/CreateDataset',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.CreateDatasetRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.CreateDatasetResponse.FromString,
+                _registered_method=True)
+        self.UpdateDataset = channel.unary_unary(
+                '/evalbus.v1.DatasetService/UpdateDataset',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetResponse.FromString,
+                _registered_method=True)
+        self.DeleteDataset = channel.unary_unary(
+                '/evalbus.v1.DatasetService/DeleteDataset',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.FromString,
+                _registered_method=True)
+        self.AddItems = channel.unary_unary(
+                '/evalbus.v1.DatasetService/AddItems',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.AddItemsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.AddItemsResponse.FromString,
+                _registered_method=True)
+        self.UpdateItems = channel.unary_unary(
+                '/evalbus.v1.DatasetService/UpdateItems',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.UpdateItemsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.UpdateItemsResponse.FromString,
+                _registered_method=True)
+        self.DeleteItems = channel.unary_unary(
+                '/evalbus.v1.DatasetService/DeleteItems',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.DeleteItemsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.DeleteItemsResponse.FromString,
+                _registered_method=True)
+        self.GetItem = channel.unary_unary(
+                '/evalbus.v1.DatasetService/GetItem',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.GetItemRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.GetItemResponse.FromString,
+                _registered_method=True)
+        self.ListItems = channel.unary_unary(
+                '/evalbus.v1.DatasetService/ListItems',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.ListItemsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListItemsResponse.FromString,
+                _registered_method=True)
+        self.ExportDataset = channel.unary_stream(
+                '/evalbus.v1.DatasetService/ExportDataset',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.ExportDatasetRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.ExportDatasetResponse.FromString,
+                _registered_method=True)
+        self.ListVersions = channel.unary_unary(
+                '/evalbus.v1.DatasetService/ListVersions',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.ListVersionsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListVersionsResponse.FromString,
+                _registered_method=True)
+        self.GetItemHistory = channel.unary_unary(
+                '/evalbus.v1.DatasetService/GetItemHistory',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryResponse.FromString,
+                _registered_method=True)
+        self.DiffVersions = channel.unary_stream(
+                '/evalbus.v1.DatasetService/DiffVersions',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.DiffVersionsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.DiffVersionsResponse.FromString,
+                _registered_method=True)
+        self.RestoreDataset = channel.unary_unary(
+                '/evalbus.v1.DatasetService/RestoreDataset',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetResponse.FromString,
+                _registered_method=True)
+        self.PurgeItems = channel.unary_unary(
+                '/evalbus.v1.DatasetService/PurgeItems',
+                request_serializer=evalbus_dot_v1_dot_dataset__pb2.PurgeItemsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_dataset__pb2.PurgeItemsResponse.FromString,
+                _registered_method=True)
 
 
 class DatasetServiceServicer(object):
@@ -97,6 +167,178 @@ class DatasetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateDataset(self, request, context):
+        """Makes a dataset without items. Its version is 0.
+
+        Errors:
+
+        * ALREADY_EXISTS: `DATASET_EXISTS`. Take another name.
+        * INVALID_ARGUMENT: the name, the metadata or a schema is not acceptable. Correct the field.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateDataset(self, request, context):
+        """Changes description, metadata or schemas. There is no new version.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * INVALID_ARGUMENT: a schema is none, or items do not fit it; `BadRequest` names the first ones with the
+        JSON pointer of the fault. Nothing was changed: correct the items, or the schema.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDataset(self, request, context):
+        """Deletes a dataset with all its versions.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * FAILED_PRECONDITION: `DATASET_IN_USE`: runs have used it, and keep its versions. Delete single items instead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddItems(self, request, context):
+        """Adds items behind all others, as one version: all of them or none.
+
+        An item whose id and content were added before is left as it is now, so that a call can be made again: its
+        content is compared with what was accepted first under this id.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * ALREADY_EXISTS: `ITEM_CONFLICT`: ids are taken by other content, or were deleted. `BadRequest` lists the first
+        ones with index and reason (`ID_TAKEN`, `ID_DELETED`, `ID_TWICE`). Nothing was added.
+        * INVALID_ARGUMENT: an item is not acceptable, or does not fit the schemas. Correct it.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateItems(self, request, context):
+        """Puts items in the place of those with their ids, as one version, or none if nothing differs.
+
+        Errors:
+
+        * NOT_FOUND: `ITEM_NOT_FOUND`: the message names the ids. Nothing was changed.
+        * INVALID_ARGUMENT, UNAVAILABLE: as for AddItems.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteItems(self, request, context):
+        """Takes items out, as one version, or none if no item is there. Earlier versions keep them.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetItem(self, request, context):
+        """Returns one item as of a version.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, version, or item in it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListItems(self, request, context):
+        """Lists items as of a version, in the dataset's order.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportDataset(self, request, context):
+        """Sends all items of a version, in the dataset's order, in batches.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListVersions(self, request, context):
+        """Lists versions, the newest first.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetItemHistory(self, request, context):
+        """Tells what an item was, the newest first. A time in which it was not there has an entry without an item.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, or it never had the item.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiffVersions(self, request, context):
+        """Sends what differs between two versions, by position, in batches that may be empty.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreDataset(self, request, context):
+        """Makes an earlier version the newest again: one version more, or none if nothing differs.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeItems(self, request, context):
+        """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
+        What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, or it never had an item. Nothing was purged.
+        * UNAVAILABLE: `DATASET_BUSY`, or `DATABASE_LOCKED`: a reader holds up the last step. Ask again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DatasetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +356,76 @@ def add_DatasetServiceServicer_to_server(servicer, server):
                     servicer.ListDatasets,
                     request_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListDatasetsRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_dataset__pb2.ListDatasetsResponse.SerializeToString,
+            ),
+            'CreateDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDataset,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.CreateDatasetRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.CreateDatasetResponse.SerializeToString,
+            ),
+            'UpdateDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateDataset,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetResponse.SerializeToString,
+            ),
+            'DeleteDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDataset,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.SerializeToString,
+            ),
+            'AddItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddItems,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.AddItemsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.AddItemsResponse.SerializeToString,
+            ),
+            'UpdateItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateItems,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.UpdateItemsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.UpdateItemsResponse.SerializeToString,
+            ),
+            'DeleteItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteItems,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.DeleteItemsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.DeleteItemsResponse.SerializeToString,
+            ),
+            'GetItem': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetItem,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.GetItemRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.GetItemResponse.SerializeToString,
+            ),
+            'ListItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListItems,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListItemsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.ListItemsResponse.SerializeToString,
+            ),
+            'ExportDataset': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportDataset,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.ExportDatasetRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.ExportDatasetResponse.SerializeToString,
+            ),
+            'ListVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVersions,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.ListVersionsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.ListVersionsResponse.SerializeToString,
+            ),
+            'GetItemHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetItemHistory,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryResponse.SerializeToString,
+            ),
+            'DiffVersions': grpc.unary_stream_rpc_method_handler(
+                    servicer.DiffVersions,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.DiffVersionsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.DiffVersionsResponse.SerializeToString,
+            ),
+            'RestoreDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreDataset,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetResponse.SerializeToString,
+            ),
+            'PurgeItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeItems,
+                    request_deserializer=evalbus_dot_v1_dot_dataset__pb2.PurgeItemsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_dataset__pb2.PurgeItemsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -198,6 +510,384 @@ class DatasetService(object):
             '/evalbus.v1.DatasetService/ListDatasets',
             evalbus_dot_v1_dot_dataset__pb2.ListDatasetsRequest.SerializeToString,
             evalbus_dot_v1_dot_dataset__pb2.ListDatasetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/CreateDataset',
+            evalbus_dot_v1_dot_dataset__pb2.CreateDatasetRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.CreateDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/UpdateDataset',
+            evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.UpdateDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/DeleteDataset',
+            evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/AddItems',
+            evalbus_dot_v1_dot_dataset__pb2.AddItemsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.AddItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/UpdateItems',
+            evalbus_dot_v1_dot_dataset__pb2.UpdateItemsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.UpdateItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/DeleteItems',
+            evalbus_dot_v1_dot_dataset__pb2.DeleteItemsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.DeleteItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetItem(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/GetItem',
+            evalbus_dot_v1_dot_dataset__pb2.GetItemRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.GetItemResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/ListItems',
+            evalbus_dot_v1_dot_dataset__pb2.ListItemsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.ListItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/ExportDataset',
+            evalbus_dot_v1_dot_dataset__pb2.ExportDatasetRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.ExportDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/ListVersions',
+            evalbus_dot_v1_dot_dataset__pb2.ListVersionsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.ListVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetItemHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/GetItemHistory',
+            evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.GetItemHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiffVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/DiffVersions',
+            evalbus_dot_v1_dot_dataset__pb2.DiffVersionsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.DiffVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/RestoreDataset',
+            evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.RestoreDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.DatasetService/PurgeItems',
+            evalbus_dot_v1_dot_dataset__pb2.PurgeItemsRequest.SerializeToString,
+            evalbus_dot_v1_dot_dataset__pb2.PurgeItemsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,122 @@ class DatasetServiceStub:
 
     * INVALID_ARGUMENT: the page token is not one of this server's. Start from the first page.
     """
+    CreateDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.CreateDatasetRequest, _dataset_pb2.CreateDatasetResponse]
+    """Makes a dataset without items. Its version is 0.
+
+    Errors:
+
+    * ALREADY_EXISTS: `DATASET_EXISTS`. Take another name.
+    * INVALID_ARGUMENT: the name, the metadata or a schema is not acceptable. Correct the field.
+    """
+    UpdateDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.UpdateDatasetRequest, _dataset_pb2.UpdateDatasetResponse]
+    """Changes description, metadata or schemas. There is no new version.
+
+    Errors:
+
+    * NOT_FOUND: no dataset has this name.
+    * INVALID_ARGUMENT: a schema is none, or items do not fit it; `BadRequest` names the first ones with the
+      JSON pointer of the fault. Nothing was changed: correct the items, or the schema.
+    """
+    DeleteDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.DeleteDatasetRequest, _dataset_pb2.DeleteDatasetResponse]
+    """Deletes a dataset with all its versions.
+
+    Errors:
+
+    * NOT_FOUND: no dataset has this name.
+    * FAILED_PRECONDITION: `DATASET_IN_USE`: runs have used it, and keep its versions. Delete single items instead.
+    """
+    AddItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.AddItemsRequest, _dataset_pb2.AddItemsResponse]
+    """Adds items behind all others, as one version: all of them or none.
+
+    An item whose id and content were added before is left as it is now, so that a call can be made again: its
+    content is compared with what was accepted first under this id.
+
+    Errors:
+
+    * NOT_FOUND: no dataset has this name.
+    * ALREADY_EXISTS: `ITEM_CONFLICT`: ids are taken by other content, or were deleted. `BadRequest` lists the first
+      ones with index and reason (`ID_TAKEN`, `ID_DELETED`, `ID_TWICE`). Nothing was added.
+    * INVALID_ARGUMENT: an item is not acceptable, or does not fit the schemas. Correct it.
+    * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+    """
+    UpdateItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.UpdateItemsRequest, _dataset_pb2.UpdateItemsResponse]
+    """Puts items in the place of those with their ids, as one version, or none if nothing differs.
+
+    Errors:
+
+    * NOT_FOUND: `ITEM_NOT_FOUND`: the message names the ids. Nothing was changed.
+    * INVALID_ARGUMENT, UNAVAILABLE: as for AddItems.
+    """
+    DeleteItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.DeleteItemsRequest, _dataset_pb2.DeleteItemsResponse]
+    """Takes items out, as one version, or none if no item is there. Earlier versions keep them.
+
+    Errors:
+
+    * NOT_FOUND: no dataset has this name.
+    * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+    """
+    GetItem: _aio.UnaryUnaryMultiCallable[_dataset_pb2.GetItemRequest, _dataset_pb2.GetItemResponse]
+    """Returns one item as of a version.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset, version, or item in it.
+    """
+    ListItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.ListItemsRequest, _dataset_pb2.ListItemsResponse]
+    """Lists items as of a version, in the dataset's order.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset or version.
+    * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+    """
+    ExportDataset: _aio.UnaryStreamMultiCallable[_dataset_pb2.ExportDatasetRequest, _dataset_pb2.ExportDatasetResponse]
+    """Sends all items of a version, in the dataset's order, in batches.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset or version.
+    """
+    ListVersions: _aio.UnaryUnaryMultiCallable[_dataset_pb2.ListVersionsRequest, _dataset_pb2.ListVersionsResponse]
+    """Lists versions, the newest first.
+
+    Errors:
+
+    * NOT_FOUND: no dataset has this name.
+    * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+    """
+    GetItemHistory: _aio.UnaryUnaryMultiCallable[_dataset_pb2.GetItemHistoryRequest, _dataset_pb2.GetItemHistoryResponse]
+    """Tells what an item was, the newest first. A time in which it was not there has an entry without an item.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset, or it never had the item.
+    """
+    DiffVersions: _aio.UnaryStreamMultiCallable[_dataset_pb2.DiffVersionsRequest, _dataset_pb2.DiffVersionsResponse]
+    """Sends what differs between two versions, by position, in batches that may be empty.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset or version.
+    """
+    RestoreDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.RestoreDatasetRequest, _dataset_pb2.RestoreDatasetResponse]
+    """Makes an earlier version the newest again: one version more, or none if nothing differs.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset or version.
+    * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+    """
+    PurgeItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.PurgeItemsRequest, _dataset_pb2.PurgeItemsResponse]
+    """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
+    What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+
+    Errors:
+
+    * NOT_FOUND: there is no such dataset, or it never had an item. Nothing was purged.
+    * UNAVAILABLE: `DATASET_BUSY`, or `DATABASE_LOCKED`: a reader holds up the last step. Ask again.
+    """
 
 class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
     """Datasets of a server."""
@@ -93,6 +209,206 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors:
 
         * INVALID_ARGUMENT: the page token is not one of this server's. Start from the first page.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateDataset(
+        self,
+        request: _dataset_pb2.CreateDatasetRequest,
+        context: _aio.ServicerContext[_dataset_pb2.CreateDatasetRequest, _abc.Awaitable[_dataset_pb2.CreateDatasetResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.CreateDatasetResponse]:
+        """Makes a dataset without items. Its version is 0.
+
+        Errors:
+
+        * ALREADY_EXISTS: `DATASET_EXISTS`. Take another name.
+        * INVALID_ARGUMENT: the name, the metadata or a schema is not acceptable. Correct the field.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateDataset(
+        self,
+        request: _dataset_pb2.UpdateDatasetRequest,
+        context: _aio.ServicerContext[_dataset_pb2.UpdateDatasetRequest, _abc.Awaitable[_dataset_pb2.UpdateDatasetResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.UpdateDatasetResponse]:
+        """Changes description, metadata or schemas. There is no new version.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * INVALID_ARGUMENT: a schema is none, or items do not fit it; `BadRequest` names the first ones with the
+          JSON pointer of the fault. Nothing was changed: correct the items, or the schema.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteDataset(
+        self,
+        request: _dataset_pb2.DeleteDatasetRequest,
+        context: _aio.ServicerContext[_dataset_pb2.DeleteDatasetRequest, _abc.Awaitable[_dataset_pb2.DeleteDatasetResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.DeleteDatasetResponse]:
+        """Deletes a dataset with all its versions.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * FAILED_PRECONDITION: `DATASET_IN_USE`: runs have used it, and keep its versions. Delete single items instead.
+        """
+
+    @_abc_1.abstractmethod
+    def AddItems(
+        self,
+        request: _dataset_pb2.AddItemsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.AddItemsRequest, _abc.Awaitable[_dataset_pb2.AddItemsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.AddItemsResponse]:
+        """Adds items behind all others, as one version: all of them or none.
+
+        An item whose id and content were added before is left as it is now, so that a call can be made again: its
+        content is compared with what was accepted first under this id.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * ALREADY_EXISTS: `ITEM_CONFLICT`: ids are taken by other content, or were deleted. `BadRequest` lists the first
+          ones with index and reason (`ID_TAKEN`, `ID_DELETED`, `ID_TWICE`). Nothing was added.
+        * INVALID_ARGUMENT: an item is not acceptable, or does not fit the schemas. Correct it.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateItems(
+        self,
+        request: _dataset_pb2.UpdateItemsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.UpdateItemsRequest, _abc.Awaitable[_dataset_pb2.UpdateItemsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.UpdateItemsResponse]:
+        """Puts items in the place of those with their ids, as one version, or none if nothing differs.
+
+        Errors:
+
+        * NOT_FOUND: `ITEM_NOT_FOUND`: the message names the ids. Nothing was changed.
+        * INVALID_ARGUMENT, UNAVAILABLE: as for AddItems.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteItems(
+        self,
+        request: _dataset_pb2.DeleteItemsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.DeleteItemsRequest, _abc.Awaitable[_dataset_pb2.DeleteItemsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.DeleteItemsResponse]:
+        """Takes items out, as one version, or none if no item is there. Earlier versions keep them.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+
+    @_abc_1.abstractmethod
+    def GetItem(
+        self,
+        request: _dataset_pb2.GetItemRequest,
+        context: _aio.ServicerContext[_dataset_pb2.GetItemRequest, _abc.Awaitable[_dataset_pb2.GetItemResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.GetItemResponse]:
+        """Returns one item as of a version.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, version, or item in it.
+        """
+
+    @_abc_1.abstractmethod
+    def ListItems(
+        self,
+        request: _dataset_pb2.ListItemsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.ListItemsRequest, _abc.Awaitable[_dataset_pb2.ListItemsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.ListItemsResponse]:
+        """Lists items as of a version, in the dataset's order.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+        """
+
+    @_abc_1.abstractmethod
+    def ExportDataset(
+        self,
+        request: _dataset_pb2.ExportDatasetRequest,
+        context: _aio.ServicerContext[_dataset_pb2.ExportDatasetRequest, _abc.AsyncIterator[_dataset_pb2.ExportDatasetResponse]],
+    ) -> _abc.AsyncIterator[_dataset_pb2.ExportDatasetResponse]:
+        """Sends all items of a version, in the dataset's order, in batches.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        """
+
+    @_abc_1.abstractmethod
+    def ListVersions(
+        self,
+        request: _dataset_pb2.ListVersionsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.ListVersionsRequest, _abc.Awaitable[_dataset_pb2.ListVersionsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.ListVersionsResponse]:
+        """Lists versions, the newest first.
+
+        Errors:
+
+        * NOT_FOUND: no dataset has this name.
+        * INVALID_ARGUMENT: the page token belongs to another list. Start from the first page.
+        """
+
+    @_abc_1.abstractmethod
+    def GetItemHistory(
+        self,
+        request: _dataset_pb2.GetItemHistoryRequest,
+        context: _aio.ServicerContext[_dataset_pb2.GetItemHistoryRequest, _abc.Awaitable[_dataset_pb2.GetItemHistoryResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.GetItemHistoryResponse]:
+        """Tells what an item was, the newest first. A time in which it was not there has an entry without an item.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, or it never had the item.
+        """
+
+    @_abc_1.abstractmethod
+    def DiffVersions(
+        self,
+        request: _dataset_pb2.DiffVersionsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.DiffVersionsRequest, _abc.AsyncIterator[_dataset_pb2.DiffVersionsResponse]],
+    ) -> _abc.AsyncIterator[_dataset_pb2.DiffVersionsResponse]:
+        """Sends what differs between two versions, by position, in batches that may be empty.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        """
+
+    @_abc_1.abstractmethod
+    def RestoreDataset(
+        self,
+        request: _dataset_pb2.RestoreDatasetRequest,
+        context: _aio.ServicerContext[_dataset_pb2.RestoreDatasetRequest, _abc.Awaitable[_dataset_pb2.RestoreDatasetResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.RestoreDatasetResponse]:
+        """Makes an earlier version the newest again: one version more, or none if nothing differs.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset or version.
+        * UNAVAILABLE: `DATASET_BUSY`: an upload is under way. Try again after it.
+        """
+
+    @_abc_1.abstractmethod
+    def PurgeItems(
+        self,
+        request: _dataset_pb2.PurgeItemsRequest,
+        context: _aio.ServicerContext[_dataset_pb2.PurgeItemsRequest, _abc.Awaitable[_dataset_pb2.PurgeItemsResponse]],
+    ) -> _abc.Awaitable[_dataset_pb2.PurgeItemsResponse]:
+        """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
+        What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+
+        Errors:
+
+        * NOT_FOUND: there is no such dataset, or it never had an item. Nothing was purged.
+        * UNAVAILABLE: `DATASET_BUSY`, or `DATABASE_LOCKED`: a reader holds up the last step. Ask again.
         """
 
 def add_DatasetServiceServicer_to_server(servicer: DatasetServiceServicer, server: _aio.Server) -> None: ...

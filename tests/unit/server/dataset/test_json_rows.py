@@ -39,7 +39,11 @@ def test_the_line_of_an_object_is_that_where_it_begins():
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ('{"a": 1}', 1, "an object, not a list; if each line is one object, say format: jsonl"),
+        (
+            '{"a": 1}',
+            1,
+            "an object, not a list; if each line is one object, say format: jsonl; if the rows stand in it, say where with records",
+        ),
         ("", 1, "not a JSON list of objects: the end of the file where [ should stand"),
         ("\nx", 2, "not a JSON list of objects: 'x' where [ should stand"),
         ('[\n{"a": 1},\n{"a": }]', 3, "not JSON: expecting value"),

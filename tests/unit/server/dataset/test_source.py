@@ -109,5 +109,7 @@ def test_the_suffix_says_the_format():
     assert format_of(Path("a.ndjson")) == "jsonl"
     assert format_of(Path("a.b.csv.gz")) == "csv"
     assert format_of(Path("a.txt"), "tsv") == "tsv"
-    with pytest.raises(FileRefused, match=r"the suffix '\.txt' says no format; give format: jsonl, json, csv or tsv"):
+    with pytest.raises(
+        FileRefused, match=r"the suffix '\.txt' says no format; give format: jsonl, json, csv, tsv, yaml or parquet"
+    ):
         format_of(Path("a.txt"))

@@ -1,0 +1,366 @@
+"""`evalbus dataset`: bring items in, look at them, change them, take them out. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from evalbus_server.cli.options import Db, Json, Server, one_place
+
+app = typer.Typer(
+    no_args_is_help=True, help="Import, show, change, compare and export datasets.", rich_markup_mode=None
+)
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The dataset.")]
+Version: TypeAlias = Annotated[
+    int | None, typer.Option("--version", metavar="N", min=0, help="As of this version [default: the newest].")
+]
+Input: TypeAlias = Annotated[str | None, typer.Option("--input", metavar="T", help="What the item asks.")]
+InputJson: TypeAlias = Annotated[str | None, typer.Option("--input-json", metavar="JSON", help="The same as JSON.")]
+Expected: TypeAlias = Annotated[str | None, typer.Option("--expected", metavar="T", help="The expected answer.")]
+ExpectedJson: TypeAlias = Annotated[
+    str | None, typer.Option("--expected-json", metavar="JSON", help="The same as JSON.")
+]
+Metadata: TypeAlias = Annotated[str | None, typer.Option("--metadata", metavar="JSON", help="A JSON object.")]
+Tags: TypeAlias = Annotated[list[str] | None, typer.Option("--tag", metavar="T", help="A tag. Repeatable.")]
+ItemsFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--file", metavar="F", help="Items as JSON lines; - for standard input.")
+]
+
+
+class Format(StrEnum):
+    """What a file is; the names of `dataset.source.Format`."""
+
+    JSONL = "jsonl"
+    JSON = "json"
+    CSV = "csv"
+    TSV = "tsv"
+    YAML = "yaml"
+    PARQUET = "parquet"
+
+
+class Foreign(StrEnum):
+    """Forms of other systems; the names of `dataset.foreign.FOREIGN`."""
+
+    INSPECT_AI = "inspect_ai"
+    PROMPTFOO = "promptfoo"
+    OPENAI_EVALS = "openai_evals"
+    VOLTAGENT = "voltagent"
+    MASTRA = "mastra"
+    RESULTS = "results"
+
+
+class ExportFormat(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@app.command("import")
+def import_(  # noqa: PLR0913  # each is an option
+    name: Name,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.")],
+    maps: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="FIELD=PATH", help="Where a field comes from, as in input=question. Repeatable."),
+    ] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Take the good rows and list the bad ones.")] = False,
+    format: Annotated[Format | None, typer.Option(help="What the file is [default: its suffix says it].")] = None,
+    foreign: Annotated[
+        Foreign | None, typer.Option("--from", case_sensitive=False, help="Rows are in this system's form.")
+    ] = None,
+    records: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where the rows stand in a JSON document; . for the document.")
+    ] = None,
+    join: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A second file whose rows are joined by their ids.")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(metavar="E", help="Such as cp1252 [default: UTF-8].")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="C", help="What separates CSV columns [default: found].")
+    ] = None,
+    ids: Annotated[
+        str, typer.Option(metavar="HOW", help="Make missing ids of the content, or of the position.")
+    ] = "content",
+    tag: Tags = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Make what a file holds the newest version of a dataset.
+
+    It is all or nothing unless --partial. The same content again is no new version.
+    """
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    wanted = datasets.Import(
+        name=name,
+        file=file,
+        maps=tuple(maps or ()),
+        partial=partial,
+        format=None if format is None else format.value,
+        foreign=None if foreign is None else foreign.value,
+        records=records,
+        join=join,
+        encoding=encoding,
+        delimiter=delimiter,
+        ids=ids,
+        tags=tuple(tag or ()),
+    )
+    return datasets.import_file(datasets.Where(db, server), wanted, as_json=as_json)
+
+
+@app.command("list")
+def list_datasets(db: Db = None, server: Server = None, as_json: Json = False) -> None:
+    """List datasets by name."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.show_list(datasets.Where(db, server), as_json=as_json)
+
+
+@app.command()
+def show(  # noqa: PLR0913  # each is an option
+    name: Name,
+    item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="Only this item, whole.")] = None,
+    version: Version = None,
+    tag: Tags = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="So many items.")] = 10,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show a dataset and its first items, or one item."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    where, tags = datasets.Where(db, server), tuple(tag or ())
+    if item is not None:
+        datasets.show_item(where, name, version, item, as_json=as_json)
+    else:
+        datasets.show_dataset(where, name, datasets.Chosen(version, tags, limit), as_json=as_json)
+
+
+@app.command()
+def export(  # noqa: PLR0913  # each is an option
+    name: Name,
+    version: Version = None,
+    format: Annotated[ExportFormat, typer.Option(help="What to write.")] = ExportFormat.JSONL,
+    out: Annotated[Path | None, typer.Option(metavar="F", help="Where to [default: stdout].")] = None,
+    tag: Tags = None,
+    raw: Annotated[bool, typer.Option("--raw", help="CSV: leave cells as they are that look like formulas.")] = False,
+    bom: Annotated[bool, typer.Option("--bom", help="CSV: begin with a byte-order mark, for spreadsheets.")] = False,
+    db: Db = None,
+    server: Server = None,
+) -> None:
+    """Write the items of a dataset; importing them again gives the same content."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    chosen = datasets.Chosen(version, tuple(tag or ()), None)
+    datasets.export(datasets.Where(db, server), name, chosen, datasets.Written(format.value, out, raw, bom))
+
+
+@app.command()
+def create(  # noqa: PLR0913  # each is an option
+    name: Name,
+    description: Annotated[str, typer.Option(metavar="T", help="What it is.")] = "",
+    metadata: Metadata = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Make a dataset without items."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.create(datasets.Where(db, server), name, (description, metadata), as_json=as_json)
+
+
+@app.command()
+def describe(  # noqa: PLR0913  # each is an option
+    name: Name,
+    description: Annotated[str | None, typer.Option(metavar="T", help="What it is.")] = None,
+    metadata: Metadata = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change what a dataset is said to be. There is no new version."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.describe(datasets.Where(db, server), name, (description, metadata), as_json=as_json)
+
+
+@app.command()
+def add(  # noqa: PLR0913  # each is an option
+    name: Name,
+    file: ItemsFile = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Its id [default: made of the content].")] = None,
+    input: Input = None,
+    input_json: InputJson = None,
+    expected: Expected = None,
+    expected_json: ExpectedJson = None,
+    metadata: Metadata = None,
+    tag: Tags = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Add an item, or those of a file, as one new version.
+
+    What was added before, just so, is left as it is; an id that other content has is refused.
+    """
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    parts = datasets.Parts(id, input, input_json, expected, expected_json, metadata, tag)
+    datasets.add(datasets.Where(db, server), name, file, parts, as_json=as_json)
+
+
+@app.command()
+def update(  # noqa: PLR0913  # each is an option
+    name: Name,
+    item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="Which one.")] = None,
+    file: ItemsFile = None,
+    input: Input = None,
+    input_json: InputJson = None,
+    expected: Expected = None,
+    expected_json: ExpectedJson = None,
+    metadata: Metadata = None,
+    tag: Tags = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change parts of an item, or put whole items of a file in the place of those with their ids."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    parts = datasets.Parts(item, input, input_json, expected, expected_json, metadata, tag)
+    datasets.update(datasets.Where(db, server), name, file, parts, as_json=as_json)
+
+
+@app.command()
+def delete(  # noqa: PLR0913  # each is an option
+    name: Name,
+    items: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Which ones.")] = None,
+    everything: Annotated[bool, typer.Option("--dataset", help="Delete the whole dataset with all versions.")] = False,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Take items out, as one new version; earlier versions keep them."""
+    one_place(db, server)
+    if bool(items) == everything:
+        raise typer.BadParameter("say which items, or --dataset for the whole dataset", param_hint="ITEM")
+    from evalbus_server.cli import datasets
+
+    datasets.delete(datasets.Where(db, server), name, tuple(items or ()), as_json=as_json)
+
+
+@app.command()
+def schema(  # noqa: PLR0913  # each is an option
+    name: Name,
+    input: Annotated[
+        Path | None, typer.Option("--input", metavar="F", help="A file with the JSON Schema of inputs.")
+    ] = None,
+    expected: Annotated[
+        Path | None, typer.Option("--expected", metavar="F", help="A file with the JSON Schema of expected answers.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take both away.")] = False,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show the schemas of a dataset, or set them; all its items must fit."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.schema(datasets.Where(db, server), name, (input, expected), clear=clear, as_json=as_json)
+
+
+@app.command()
+def versions(
+    name: Name,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """List versions, the newest first, and what each changed."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.versions(datasets.Where(db, server), name, limit, as_json=as_json)
+
+
+@app.command()
+def diff(  # noqa: PLR0913  # each is an option
+    name: Name,
+    a: Annotated[int, typer.Argument(metavar="A", min=0, help="The version to compare with.")],
+    b: Annotated[int | None, typer.Argument(metavar="[B]", min=0, help="The other one [default: the newest].")] = None,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show what differs between two versions: items added, removed, changed."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.diff(datasets.Where(db, server), name, (a, b), as_json=as_json)
+
+
+@app.command()
+def history(
+    name: Name,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Which one.")],
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an item was, the newest first."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.history(datasets.Where(db, server), name, item, as_json=as_json)
+
+
+@app.command()
+def restore(
+    name: Name,
+    version: Annotated[int, typer.Argument(metavar="N", min=0, help="Which version.")],
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Make an earlier version the newest again."""
+    one_place(db, server)
+    from evalbus_server.cli import datasets
+
+    datasets.restore(datasets.Where(db, server), name, version, as_json=as_json)
+
+
+@app.command()
+def purge(  # noqa: PLR0913  # each is an option
+    name: Name,
+    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Which ones.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: nothing brings the content back.")] = False,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Take the content of items out of all versions and all results, on disk too."""
+    one_place(db, server)
+    if not yes:
+        raise typer.BadParameter("nothing brings the content back: say --yes", param_hint="--yes")
+    from evalbus_server.cli import datasets
+
+    datasets.purge(datasets.Where(db, server), name, tuple(items), as_json=as_json)

@@ -1,0 +1,226 @@
+"""Use cases around datasets, the same for a server and for the command line over a database.
+
+What is long is done in steps, between which the event loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from evalbus import Item
+from evalbus_server.dataset.importing import bring_in
+from evalbus_server.dataset.read import Batch
+from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
+from evalbus_server.dataset.schema import MOST_FAULTS, checked_schema, checker
+from evalbus_server.errors import Invalid, NotFound, Reason
+from evalbus_server.model.dataset import DatasetInfo, Edited, Fault, InfoChange, ItemsInvalid, Purged, Tally
+from evalbus_server.model.run import DatasetVersion
+from evalbus_server.store import Staging, Store
+
+PAGE = 256
+MOST_ITEMS = 1_000
+"""Items that one call may add, update or delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did."""
+
+    dataset: DatasetVersion
+    changed: bool
+    tally: Tally
+
+
+class Datasets:
+    """The datasets of a store."""
+
+    def __init__(self, store: Store) -> None:
+        """Those of *store*."""
+        self._store = store
+
+    async def bring_in(
+        self,
+        name: str,
+        batches: Iterable[Batch],
+        *,
+        source: str,
+        refused: Callable[[Refusal], None] | None = None,
+        told: Callable[[int], None] = lambda count: None,
+    ) -> Imported:
+        """Make what is read the newest version of a dataset: all of it, or the good rows if *refused* is told the bad ones.
+
+        Raises:
+            DatasetInvalid: rows are refused, or none is left.
+            Conflict: another upload of it is under way.
+        """
+        check = self._checker(name)
+        upload = self._store.upload(name)
+        count = 0
+        try:
+            for count in bring_in(batches, upload, name=source, refused=refused, check=check):
+                told(count)
+                await asyncio.sleep(0)
+            if not count:
+                raise DatasetInvalid(source, [Refusal(0, "empty", "no item is left")])
+            return await _finished(upload)
+        finally:
+            await _undone(upload)
+
+    async def upload(self, name: str, batches: AsyncIterable[list[Item]]) -> Imported:
+        """The same for items that come over the wire: all or nothing.
+
+        Raises:
+            Invalid: DATASET_INVALID: an id comes twice, an item does not fit the schemas, or there is none.
+            Conflict: another upload of it is under way.
+        """
+        check = self._checker(name)
+        upload = self._store.upload(name)
+        count = 0
+        try:
+            async for batch in batches:
+                _refuse(name, _shifted(check(batch), count) if check is not None else ())
+                upload.add(batch)
+                count += len(batch)
+                await asyncio.sleep(0)
+            if not count:
+                raise Invalid(Reason.DATASET_INVALID, f"the dataset {name!r} would have no item; send at least one")
+            return await _finished(upload)
+        finally:
+            await _undone(upload)
+
+    def add(self, name: str, items: Sequence[Item]) -> Edited:
+        """Add items; see Store.add_items.
+
+        Raises:
+            ItemsInvalid: some do not fit the schemas; none was added.
+        """
+        self._check(name, items)
+        return self._store.add_items(name, items)
+
+    def update(self, name: str, items: Sequence[Item]) -> Edited:
+        """Put items in the place of those with their ids; see Store.update_items.
+
+        Raises:
+            ItemsInvalid: some do not fit the schemas; none was changed.
+        """
+        self._check(name, items)
+        return self._store.update_items(name, items)
+
+    def delete(self, name: str, ids: Sequence[str]) -> Edited:
+        """Take items out; see Store.delete_items."""
+        return self._store.delete_items(name, ids)
+
+    def create(self, name: str, change: InfoChange) -> DatasetInfo:
+        """Make a dataset without items.
+
+        Raises:
+            Conflict: DATASET_EXISTS.
+            Invalid: a schema is none.
+        """
+        return self._store.create_dataset(name, _checked(change))
+
+    async def change(self, name: str, change: InfoChange) -> DatasetInfo:
+        """Change description, metadata or schemas; all items that are there must fit new schemas.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+            Invalid: a schema is none.
+            ItemsInvalid: items do not fit; nothing was changed.
+        """
+        change = _checked(change)
+        if change.input_schema or change.expected_schema:
+            wanted = {
+                part: text
+                for part in ("input_schema", "expected_schema")
+                if (text := getattr(change, part)) is not None
+            }
+            await self._check_all(replace(self._store.dataset_info(name), **wanted))
+        return self._store.change_dataset(name, change)
+
+    async def restore(self, name: str, version: int) -> Imported:
+        """Make an earlier version the newest again.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND: there is no such version.
+        """
+        restoration = self._store.restoration(name, version)
+        try:
+            return await _finished(restoration)
+        finally:
+            await _undone(restoration)
+
+    def purge(self, name: str, ids: Sequence[str]) -> Purged:
+        """Take the content of items out of everything; see Store.purge_items."""
+        return self._store.purge_items(name, ids)
+
+    async def remove(self, name: str) -> None:
+        """Delete a dataset with all its versions.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+            Unfit: DATASET_IN_USE: runs have used it.
+        """
+        for _ in self._store.delete_dataset(name):
+            await asyncio.sleep(0)
+
+    def _checker(self, name: str) -> Callable[[Sequence[Item]], list[Fault]] | None:
+        try:
+            return checker(self._store.dataset_info(name))
+        except NotFound:
+            return None
+
+    def _check(self, name: str, items: Sequence[Item]) -> None:
+        if len(items) > MOST_ITEMS:
+            raise Invalid(
+                Reason.REQUEST_INVALID, f"{len(items):,} items in one call; {MOST_ITEMS:,} are allowed", field="items"
+            )
+        check = checker(self._store.dataset_info(name))
+        _refuse(name, check(items) if check is not None else ())
+
+    async def _check_all(self, info: DatasetInfo) -> None:
+        check = checker(info)
+        name, version = info.latest.name, info.latest.version
+        after, count = -1, 0
+        faults: list[Fault] = []
+        while check is not None and (page := self._store.items(name, version, after=after, limit=PAGE)):
+            faults += _shifted(check([stored.item for stored in page]), count)
+            if len(faults) >= MOST_FAULTS:
+                break
+            after = page[-1].position
+            count += len(page)
+            await asyncio.sleep(0)
+        _refuse(name, faults)
+
+
+def _checked(change: InfoChange) -> InfoChange:
+    for part in ("input_schema", "expected_schema"):
+        checked_schema(getattr(change, part) or "", part)
+    return change
+
+
+def _shifted(faults: Sequence[Fault], count: int) -> list[Fault]:
+    return [fault._replace(place=fault.place + count) for fault in faults]
+
+
+def _refuse(name: str, faults: Sequence[Fault]) -> None:
+    if faults:
+        raise ItemsInvalid(name, faults)
+
+
+async def _finished(staging: Staging) -> Imported:
+    for _ in staging.settle():
+        await asyncio.sleep(0)
+    dataset, changed = staging.finish()
+    return Imported(dataset, changed, staging.tally if changed else Tally())
+
+
+async def _undone(staging: Staging) -> None:
+    """Take back what was not finished, in steps; at once if somebody is in a hurry."""
+    try:
+        for _ in staging.undo():
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        staging.abort()
+        raise
