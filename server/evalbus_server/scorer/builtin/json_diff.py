@@ -68,7 +68,7 @@ def json_diff(task: ScoreTask, settings: JsonDiffSettings, state: Abstain) -> Sc
             return not_text(expected, "expected answer")
         comparison = Comparison(state, settings.ignore, MOST_WORK // len(accepted))
         try:
-            value = comparison.of(found, _document(expected))
+            value = comparison.of(*_of_one_kind(found, _document(expected)))
         except _TooLong:
             return unjudged(
                 "TEXT_TOO_LONG", "the texts in the documents are too long to be compared; map a part of them"
@@ -184,6 +184,18 @@ def _document(value: Value) -> Any:
         except ValueError:
             pass
     return text
+
+
+def _of_one_kind(actual: Any, expected: Any) -> tuple[Any, Any]:
+    """Both documents; a text beside a number, true, false or null is read as JSON if it is some."""
+    if isinstance(actual, str) != isinstance(expected, str):
+        try:
+            if isinstance(actual, str):
+                return read_exactly(actual), expected
+            return actual, read_exactly(expected)
+        except ValueError:
+            pass
+    return actual, expected
 
 
 def _written(document: Any) -> str:

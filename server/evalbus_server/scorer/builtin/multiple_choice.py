@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
@@ -112,23 +112,36 @@ def _said(actual: Value, choices: Sequence[str], marked: re.Pattern[str]) -> fro
 
 def _named(text: str, choices: Sequence[str], entries: list[str] | None = None) -> frozenset[int] | None:
     """The places of the choices that a text, or the entries of a list, name; None if there is anything else."""
+    if entries is not None:
+        return _places(entries, choices)
     bare = text.strip().strip(_AROUND)
-    if entries is None:
-        whole = _place(bare, choices)
-        if whole is not None:
-            return frozenset((whole,))
-        parts = [part for part in _BETWEEN.split(bare) if part]
-        if not parts or len(parts) > len(choices):
-            opening = _OPENING.match(bare)  # as in `B) because …`
-            parts = [opening[1]] if opening else []
-    else:
-        parts = entries
+    whole = _place(bare, choices)
+    if whole is not None:
+        return frozenset((whole,))
+    for split in _SPLITS:
+        parts = split(bare)
+        if 1 < len(parts) <= 2 * len(choices):
+            found = _places(parts, choices)
+            if found is not None:
+                return found
+    return _opening(bare, choices)
+
+
+def _places(parts: Sequence[str], choices: Sequence[str]) -> frozenset[int] | None:
     places = [_place(part.strip().strip(_AROUND), choices) for part in parts]
-    if places and all(place is not None for place in places):
-        return frozenset(place for place in places if place is not None)
-    opening = _OPENING.match(bare) if entries is None else None
-    first = None if opening is None else _place(opening[1], choices)
-    return None if first is None else frozenset((first,))
+    found = frozenset(place for place in places if place is not None)
+    return found if places and None not in places else None
+
+
+def _opening(bare: str, choices: Sequence[str]) -> frozenset[int] | None:
+    """The choice that a text begins with, by letter and text, as in `B) Rome, of course`."""
+    match = _OPENING.match(bare)
+    place = None if match is None else place_of(match[1])
+    if match is None or place is None or place >= len(choices):
+        return None
+    wanted = choices[place].strip().casefold()
+    said = bare[match.end() :].lstrip(_AROUND)[: len(wanted) + 10].casefold()
+    return frozenset((place,)) if wanted and said.startswith(wanted) else None
 
 
 def _place(name: str, choices: Sequence[str]) -> int | None:
@@ -144,5 +157,20 @@ def _place(name: str, choices: Sequence[str]) -> int | None:
 
 _LONGEST = 100_000
 _AROUND = "*_`\"'()[]{}.:;!? \t\n"
-_BETWEEN = re.compile(r"\s*(?:,|;|&|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
-_OPENING = re.compile(r"\(?([A-Za-z]|[1-9][0-9]{0,3})[).:](?:\s|$)")
+_COMMAS = re.compile("[,;&]")
+_WORDS_BETWEEN = re.compile(r"[,;&]|\band\b|\bor\b", re.IGNORECASE)
+_OPENING = re.compile(r"([A-Za-z]|[1-9][0-9]{0,3})[).:]")
+
+
+def _letters(text: str) -> list[str]:
+    """What stands between spaces, if it is nothing but letters of choices."""
+    parts = [part for part in text.split() if part.lower() not in ("and", "or", "&")]
+    return parts if all(place_of(part.strip(_AROUND + ",;")) is not None for part in parts) else []
+
+
+# One after the other, until all parts are choices: a choice may hold the word `and`.
+_SPLITS: tuple[Callable[[str], list[str]], ...] = (
+    lambda text: [part for part in _COMMAS.split(text) if part.strip()],
+    lambda text: [part for part in _WORDS_BETWEEN.split(text) if part.strip()],
+    lambda text: [part.strip(",;") for part in _letters(text)],
+)

@@ -192,6 +192,13 @@ class TestMultipleChoice:
             ("A, C", [["A", "C"]], 1, "A, C"),
             ("A", ["A", "C"], 1, "A"),
             (["A", "C"], "A, C", 1, "A, C"),
+            ("A C", "A,C", 1, "A, C"),
+            ("A, and C.", "A,C", 1, "A, C"),
+            ("(A) and (C)", "A,C", 1, "A, C"),
+            ("Paris or New York", "A,C", 1, "A, C"),
+            ("A. Wrong. It is C", "A", 0, None),
+            ("A rome", "A", 0, None),
+            ("ANSWER: not A", "A", 0, None),
             ("I do not know", "A", 0, None),
             ("E", "A", 0, None),
             ("ANSWER: E", "A", 0, None),
@@ -203,6 +210,12 @@ class TestMultipleChoice:
         score = await chosen(output, expected)
         assert score.value == value, score
         assert score.answer == (None if answer is None else Value(answer))
+
+    async def test_a_choice_may_hold_a_word_that_joins(self):
+        choices = ("rock and roll", "jazz", "rock")
+        assert (await chosen("Rock and Roll", "A", choices=choices)).value == 1.0
+        assert (await chosen("ANSWER: rock and roll, jazz", "A,B", choices=choices)).value == 1.0
+        assert (await chosen("rock and jazz", "B,C", choices=choices)).value == 1.0
 
     async def test_an_item_without_choices_is_skipped(self):
         assert (await chosen("A", "A", choices=())).status is ScoreStatus.SKIPPED
