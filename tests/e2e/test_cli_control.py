@@ -295,6 +295,24 @@ def test_a_run_of_another_process_is_paused_and_resumed(desk):
     assert calls(desk, "target").total() == 100
 
 
+def test_limits_of_a_run_of_another_process_change(desk):
+    process = started(desk, "--set", "limits.concurrency=1", until=2)
+
+    said = desk.run("runs", "set", "latest", "limits.concurrency=50", "limits.max_errors=5%")
+    process.communicate(timeout=40)
+
+    assert (said.code, said.err) == (0, "")
+    assert 'limits.concurrency=50, limits.max_errors="5%"' in said.out
+    assert process.returncode == 0
+    assert query(desk, "SELECT count(*) FROM event WHERE kind = 'limits'") == [(1,)]
+    watched = desk.run("runs", "watch", "latest", "--json").documents
+    [event] = [event for event in watched if event["kind"] == "limits"]
+    assert event["limits"] == {"limits.concurrency": 50, "limits.max_errors": "5%"}
+    wrong = desk.run("runs", "set", "latest", "limits.concurency=5")
+    assert (wrong.code, "what can is limits.concurrency" in wrong.reason) == (2, True)
+    assert desk.run("runs", "set", "latest", "limits.concurrency").code == 2
+
+
 def test_a_run_of_another_process_is_cancelled_within_a_second(desk):
     process = started(desk, "--set", "target.settings.delay=5", "--set", "limits.concurrency=100", until=0)
     wait_for(lambda: calls(desk, "target"))

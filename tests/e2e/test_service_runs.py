@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from evalbus import Item, Output, TrialFailed, start_server, target
-from evalbus.client import CallFailed, Outcome, RunState, StateChanged, Verdict
+from evalbus.client import CallFailed, Event, LimitsChanged, Outcome, RunState, StateChanged, Verdict
 from evalbus.v1 import experiment_pb2, run_pb2
 from evalbus_server import app
 from evalbus_server.api import results as results_module
@@ -380,6 +380,32 @@ async def test_outputs_are_scored_anew_in_a_new_run(served: Served, address: str
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stubs(channel)[0].RescoreRun(request)
     assert "there must be one" in str(caught.value.details())
+
+
+async def test_limits_change_while_a_run_is_at_work(served: Served) -> None:
+    """Its watchers are told, and the run's experiment shows what is in force."""
+    gate = asyncio.Event()
+    async with echoing(gate) as address:
+        await served.client.upload_dataset("d", items(30))
+        run = await served.client.start(experiment(address, limits={"concurrency": 1}))
+        await run.update_limits({"limits.concurrency": 9, "limits.max_errors": "50%", "limits.cost": None})
+        while (going := served.parts.runs.progress(run.id)) is None or going.in_flight < 9:
+            await asyncio.sleep(0.01)
+        gate.set()
+        facts = [news.fact async for news in run.watch(0) if isinstance(news, Event)]
+
+    [changed] = [fact for fact in facts if isinstance(fact, LimitsChanged)]
+    assert changed.settings == {"limits.concurrency": 9, "limits.max_errors": "50%", "limits.cost": None}
+    async with served.channel() as channel:
+        response = await stubs(channel)[0].GetRun(run_pb2.GetRunRequest(run_id=run.id))
+        assert response.experiment.limits.concurrency == 9
+        assert response.experiment.limits.max_errors.share == 0.5
+        request = run_pb2.UpdateLimitsRequest(run_id=run.id, settings=[run_pb2.LimitSetting(path="x", value="{")])
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stubs(channel)[0].UpdateLimits(request)
+    assert "is no JSON" in str(caught.value.details())
+    assert (await refused(run.update_limits({}))).reason == "REQUEST_INVALID"
+    assert (await refused(run.update_limits({"epochs": 3}))).reason == "EXPERIMENT_INVALID"
 
 
 async def test_a_run_that_callers_may_not_start_here_is_not_resumed_for_them(tmp_path: Path, address: str) -> None:

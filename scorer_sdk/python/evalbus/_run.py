@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Item
@@ -164,12 +164,21 @@ class TrialsEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsChanged:
+    """Limits of the run were changed."""
+
+    settings: dict[str, Any]
+    """By path in the experiment."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A stored fact about a run, with its number."""
 
     sequence: int
     time: float
-    fact: StateChanged | TrialsEnded | None
+    fact: StateChanged | TrialsEnded | LimitsChanged | None
     """None: of a kind that this client does not know yet."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from evalbus import wire
@@ -16,6 +17,7 @@ from evalbus._run import (
     Idle,
     Interval,
     Latency,
+    LimitsChanged,
     News,
     Outcome,
     Plan,
@@ -95,7 +97,7 @@ def news(message: run_pb2.WatchRunResponse) -> News | None:
 
 
 def _event(message: run_pb2.Event) -> Event:
-    fact: StateChanged | TrialsEnded | None = None
+    fact: StateChanged | TrialsEnded | LimitsChanged | None = None
     match message.WhichOneof("kind"):
         case "state":
             changed = message.state
@@ -110,6 +112,9 @@ def _event(message: run_pb2.Event) -> Event:
                 (each.trial_id, enum_of(Outcome, each.outcome, Outcome.ERRORED)) for each in message.trials.trials
             )
             fact = TrialsEnded(ended, _counts(message.trials.counts))
+        case "limits":
+            settings = {each.path: json.loads(each.value) for each in message.limits.settings}
+            fact = LimitsChanged(settings, _counts(message.limits.counts))
     return Event(message.sequence, wire.time_from_proto(message.time), fact)
 
 

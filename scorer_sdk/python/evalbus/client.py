@@ -23,6 +23,7 @@ Everything that it returns is a frozen value. Every call raises CallFailed for w
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -51,6 +52,7 @@ from evalbus._run import (
     Idle,
     Interval,
     Latency,
+    LimitsChanged,
     News,
     Outcome,
     Plan,
@@ -90,6 +92,7 @@ __all__ = [
     "ItemChange",
     "ItemVersion",
     "Latency",
+    "LimitsChanged",
     "News",
     "Outcome",
     "Plan",
@@ -251,6 +254,18 @@ class Client(DatasetCalls):
         response = await self._server.ask(self._server.runs.RescoreRun, request, START_LIMIT)
         return RunHandle(self, response.run.id)
 
+    async def update_limits(self, run_id: str, settings: Mapping[str, Any]) -> Run:
+        """Change limits of a run: at once if it is at work, else from when it goes on.
+
+        *settings* are by path, as in `{"limits.concurrency": 4, "scorers.tone.timeout": "30s"}`.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, or EXPERIMENT_INVALID: nothing was changed.
+        """
+        told = [run_pb2.LimitSetting(path=path, value=json.dumps(value)) for path, value in settings.items()]
+        request = run_pb2.UpdateLimitsRequest(run_id=run_id, settings=told)
+        return messages.run((await self._server.ask(self._server.runs.UpdateLimits, request)).run)
+
     async def watch(
         self, run_id: str, after: int | None = None, *, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
@@ -337,6 +352,10 @@ class RunHandle:
     async def rescore(self, experiment: Mapping[str, Any]) -> RunHandle:
         """Score its outputs anew, in a new run; see Client.rescore."""
         return await self._client.rescore(self.id, experiment)
+
+    async def update_limits(self, settings: Mapping[str, Any]) -> Run:
+        """Change its limits; see Client.update_limits."""
+        return await self._client.update_limits(self.id, settings)
 
     def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""

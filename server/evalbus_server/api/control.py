@@ -47,6 +47,7 @@ class Control:
         self._doing: dict[str, Callable[[dict[str, Any]], Run]] = {
             "cancel": lambda asked: runs.cancel(_run_of(asked)),
             "pause": lambda asked: runs.pause(_run_of(asked)),
+            "set": lambda asked: runs.change_limits(_run_of(asked), dict(asked.get("settings") or {})),
         }
         self._server: asyncio.Server | None = None
         self._talks: set[asyncio.Task[Any]] = set()

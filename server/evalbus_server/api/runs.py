@@ -14,13 +14,13 @@ from evalbus_server.api.results import result_page
 from evalbus_server.api.start import Starter
 from evalbus_server.errors import Invalid, Reason, Unreachable
 from evalbus_server.model.event import Event
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.runner.changes import in_force
 from evalbus_server.runner.runs import Runs
 from evalbus_server.store import RunFilter, Store
 from evalbus_server.watch.follow import Idle, Notice
 from evalbus_server.wire.event import event_to_proto, progress_to_proto, snapshot_to_proto
 from evalbus_server.wire.experiment import experiment_to_proto
-from evalbus_server.wire.run import plan_to_proto, run_to_proto, state_filter
+from evalbus_server.wire.run import limit_settings, plan_to_proto, run_to_proto, state_filter
 from evalbus_server.wire.summary import summary_to_proto
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -49,7 +49,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     async def GetRun(self, request: run_pb2.GetRunRequest, context: Context) -> run_pb2.GetRunResponse:
         """A run as it is now."""
         run = self._runs.get(request.run_id)
-        experiment = experiment_to_proto(Experiment.from_json(run.experiment_json))
+        experiment = experiment_to_proto(in_force(run))
         return run_pb2.GetRunResponse(run=run_to_proto(run), experiment=experiment)
 
     async def ListRuns(self, request: run_pb2.ListRunsRequest, context: Context) -> run_pb2.ListRunsResponse:
@@ -85,6 +85,13 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     async def RescoreRun(self, request: run_pb2.RescoreRunRequest, context: Context) -> run_pb2.RescoreRunResponse:
         """Score the outputs of a run anew."""
         return run_pb2.RescoreRunResponse(run=run_to_proto(await self._starter.rescore(request)))
+
+    async def UpdateLimits(
+        self, request: run_pb2.UpdateLimitsRequest, context: Context
+    ) -> run_pb2.UpdateLimitsResponse:
+        """Change limits of a run."""
+        run = self._starter.change_limits(request.run_id, limit_settings(request.settings))
+        return run_pb2.UpdateLimitsResponse(run=run_to_proto(run))
 
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context

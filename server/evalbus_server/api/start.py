@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 from evalbus import Item
 from evalbus.v1 import run_pb2
@@ -116,6 +117,14 @@ class Starter:
         message.dataset.stored.name = source.dataset.name
         experiment, _ = experiment_from_proto(message)
         return await self._runs.rescore(source.id, self._allowed.admit(experiment))
+
+    def change_limits(self, run_id: str, settings: dict[str, Any]) -> Run:
+        """Change limits of a run, within those of this server.
+
+        Raises:
+            ServerError: what hinders it.
+        """
+        return self._runs.change_limits(run_id, settings, admit=self._allowed.admit)
 
     def _refuse_at_the_end(self) -> None:
         if self.stopping:

@@ -5,11 +5,13 @@ So everything that prints a run from a database prints one from a server as well
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
+from typing import Any
 
 from evalbus import CallFailed, Item, ScoreDeclaration, wire
 from evalbus._connection import START_LIMIT, Connection, Tls
@@ -179,6 +181,16 @@ class Remote:
         request = run_pb2.RescoreRunRequest(run_id=run_id, experiment=experiment_to_proto(experiment))
         response = await self._server.ask(self._server.runs.RescoreRun, request, START_LIMIT)
         return run_from_proto(response.run, experiment)
+
+    async def update_limits(self, run_id: str, settings: Mapping[str, Any]) -> Run:
+        """Change limits of a run, by path.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, EXPERIMENT_INVALID.
+        """
+        told = [run_pb2.LimitSetting(path=path, value=json.dumps(value)) for path, value in settings.items()]
+        request = run_pb2.UpdateLimitsRequest(run_id=run_id, settings=told)
+        return run_from_proto((await self._server.ask(self._server.runs.UpdateLimits, request)).run)
 
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.

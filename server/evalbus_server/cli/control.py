@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,10 +23,12 @@ from evalbus_server.cli.exits import ExitCode
 from evalbus_server.cli.reading import Place
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.cli.running import Interrupts, follow
+from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
+from evalbus_server.runner.documents import DocumentError, read_yaml
 from evalbus_server.runner.experiment_file import from_document, load
-from evalbus_server.runner.runs import rescoring
+from evalbus_server.runner.runs import Runs, rescoring
 from evalbus_server.settings import database_path
 from evalbus_server.wire.jsonform import run_document
 
@@ -132,17 +134,57 @@ async def _named(path: Path, run_id: str) -> Run:
 # --- a word to a run at work ------------------------------------------------------------------------------------
 
 
-def cancel(run_id: str, place: Place, *, as_json: bool) -> int:
-    """Cancel a run, whoever carries it out."""
-    return _told(run_id, place, "cancel", as_json=as_json)
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a run is told."""
+
+    do: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def tell(self, runs: Runs, run_id: str) -> Run:
+        """Tell it in this process."""
+        match self.do:
+            case "cancel":
+                return runs.cancel(run_id)
+            case "pause":
+                return runs.pause(run_id)
+        return runs.change_limits(run_id, self.settings)
+
+    async def tell_server(self, server: Remote, run_id: str) -> Run:
+        """Tell it at a server."""
+        match self.do:
+            case "cancel":
+                return await server.cancel(run_id)
+            case "pause":
+                return await server.pause(run_id)
+        return await server.update_limits(run_id, self.settings)
 
 
-def pause(run_id: str, place: Place, *, as_json: bool) -> int:
-    """Pause a run, whoever carries it out."""
-    return _told(run_id, place, "pause", as_json=as_json)
+CANCEL = Word("cancel")
+PAUSE = Word("pause")
 
 
-def _told(run_id: str, place: Place, word: str, *, as_json: bool) -> int:
+def change(settings: Sequence[str]) -> Word:
+    """Other limits, each as `PATH=VALUE` with a YAML value.
+
+    Raises:
+        Invalid: one has another form.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        if not equals:
+            message = f"{setting}: write PATH=VALUE, such as limits.concurrency=32"
+            raise Invalid(Reason.EXPERIMENT_INVALID, message)
+        try:
+            found[path.strip()] = read_yaml(value).data
+        except DocumentError as error:
+            raise Invalid(Reason.EXPERIMENT_INVALID, f"{setting}: the value is {error}") from None
+    return Word("set", found)
+
+
+def tell(run_id: str, place: Place, word: Word, *, as_json: bool) -> int:
+    """Tell a run something, whoever carries it out."""
     logs.set_up("warning")
     work = _tell_server(run_id, place, word) if place.server is not None else _tell_process(run_id, place, word)
     document = asyncio.run(work)
@@ -153,29 +195,33 @@ def _told(run_id: str, place: Place, word: str, *, as_json: bool) -> int:
     return ExitCode.PASS
 
 
-async def _tell_server(run_id: str, place: Place, word: str) -> dict[str, Any]:
+async def _tell_server(run_id: str, place: Place, word: Word) -> dict[str, Any]:
     async with Remote(place.server or "", os.environ) as server:
         run = await server.run(run_id)
-        return run_document(await (server.cancel(run.id) if word == "cancel" else server.pause(run.id)))
+        return run_document(await word.tell_server(server, run.id))
 
 
-async def _tell_process(run_id: str, place: Place, word: str) -> dict[str, Any]:
+async def _tell_process(run_id: str, place: Place, word: Word) -> dict[str, Any]:
     """Over the control socket of the database; without anybody there, in this process."""
     path = database_path(place.db, os.environ)
     named = await _named(path, run_id)
-    answer = ask(path.resolve(), {"do": word, "run": named.id})
+    answer = ask(path.resolve(), {"do": word.do, "run": named.id, "settings": word.settings})
     if answer is None:
         async with embedded(path) as app:
-            return run_document(app.runs.cancel(named.id) if word == "cancel" else app.runs.pause(named.id))
+            return run_document(word.tell(app.runs, named.id))
     if "error" in answer:
         raise CallFailed(answer["error"]["reason"], answer["error"]["message"], "")
     document: dict[str, Any] = answer["run"]
     return document
 
 
-def _acknowledged(document: dict[str, Any], word: str, place: Place) -> str:
+def _acknowledged(document: dict[str, Any], word: Word, place: Place) -> str:
     run, state = document["run"], document["state"]
-    if state not in ("QUEUED", "RUNNING"):
+    at_work = state in ("QUEUED", "RUNNING")
+    if word.do == "set":
+        told = ", ".join(f"{path}={json.dumps(value)}" for path, value in word.settings.items())
+        return f"run {run}: {told}" + ("" if at_work else f", once it goes on; it is {state}")
+    if not at_work:
         return f"run {run} is {state}"
-    doing = {"cancel": "is being cancelled", "pause": "pauses once trials in flight have finished"}[word]
+    doing = "is being cancelled" if word.do == "cancel" else "pauses once trials in flight have finished"
     return f"run {run} {doing}; evalbus runs watch {run}{place.options} follows it to its end"

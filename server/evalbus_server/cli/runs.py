@@ -174,7 +174,7 @@ def pause(run: RunId, db: Db = None, server: Server = None, as_json: Json = Fals
     place = _place(db, server)
     from evalbus_server.cli import control
 
-    return control.pause(run, place, as_json=as_json)
+    return control.tell(run, place, control.PAUSE, as_json=as_json)
 
 
 @app.command()
@@ -183,7 +183,22 @@ def cancel(run: RunId, db: Db = None, server: Server = None, as_json: Json = Fal
     place = _place(db, server)
     from evalbus_server.cli import control
 
-    return control.cancel(run, place, as_json=as_json)
+    return control.tell(run, place, control.CANCEL, as_json=as_json)
+
+
+@app.command("set")
+def set_limits(
+    run: RunId,
+    settings: Annotated[list[str], typer.Argument(metavar="PATH=VALUE...", help="As in limits.concurrency=4.")],
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Change limits of a run, also while it is at work."""
+    place = _place(db, server)
+    from evalbus_server.cli import control
+
+    return control.tell(run, place, control.change(settings), as_json=as_json)
 
 
 def _place(db: Path | None, server: str | None, detach: bool = False) -> Place:

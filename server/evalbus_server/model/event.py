@@ -28,7 +28,16 @@ class TrialsEnded:
     """Afterwards."""
 
 
-Fact: TypeAlias = StateChanged | TrialsEnded
+@dataclass(frozen=True, slots=True)
+class LimitsChanged:
+    """Limits of the run were changed."""
+
+    settings: tuple[tuple[str, str], ...]
+    """Paths in the experiment, each with its value as JSON text."""
+    counts: Counts
+
+
+Fact: TypeAlias = StateChanged | TrialsEnded | LimitsChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,8 @@ class Run:
     """The number of its last event."""
     protocol_faults: int = 0
     request_id: str = ""
+    limits_json: str = ""
+    """By path, what was set anew in the limits of the experiment; "" for nothing."""
     source: str = ""
     """The run whose outputs are scored; "" for a run that has its own."""
 

@@ -16,7 +16,7 @@ from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
 from evalbus_server.errors import Denied, Invalid, Reason
-from evalbus_server.model.experiment import Experiment, PluginUse, ScorerUse, resolve_env
+from evalbus_server.model.experiment import Experiment, Limits, PluginUse, ScorerUse, resolve_env
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.plugin.exchange import Exchange, Rules
@@ -128,6 +128,14 @@ class Crew:
         await asyncio.gather(*(plugin.close() for plugin in self._plugins), return_exceptions=True)
         self._plugins = []
 
+    def change(self, experiment: Experiment) -> None:
+        """Go on by the limits of an experiment that is the same in everything else."""
+        session = self._call.session
+        if self.target is not None:
+            self.target.change(_rules(experiment.limits, None, session))
+        for exchange, use in zip(self.scorers, experiment.scorers, strict=True):
+            exchange.change(_rules(experiment.limits, use, session))
+
     @property
     def identities(self) -> tuple[PluginIdentity, ...]:
         """What must stay the same of the plugins: the target first, if there is one, then the scorers in order."""
@@ -194,15 +202,7 @@ class Crew:
             silence=limits.silence,
         )
         scorer = use if isinstance(use, ScorerUse) else None
-        timeout = limits.timeout if scorer is None or scorer.timeout is None else scorer.timeout
-        rules = Rules(
-            concurrency=limits.concurrency if scorer is None else scorer.concurrency,
-            timeout=timeout,
-            trial_timeout=max(limits.trial_timeout, timeout) if scorer is not None else limits.trial_timeout,
-            silence=limits.silence,
-            retries=limits.retries,
-            session=call.session,
-        )
+        rules = _rules(limits, scorer, call.session)
         origin = FailureOrigin.TARGET if scorer is None else FailureOrigin.SCORER
         exchange = Exchange(plugin, opening, rules, done, origin=origin)
         exchange.share(functools.partial(self._pools, use, plugin.info.name))
@@ -227,6 +227,18 @@ class Crew:
 
     def _scorer_done(self, index: int, flights: list[Flight]) -> None:
         self.on_scorer(index, flights)
+
+
+def _rules(limits: Limits, scorer: ScorerUse | None, session: int) -> Rules:
+    timeout = limits.timeout if scorer is None or scorer.timeout is None else scorer.timeout
+    return Rules(
+        concurrency=limits.concurrency if scorer is None else scorer.concurrency,
+        timeout=timeout,
+        trial_timeout=max(limits.trial_timeout, timeout) if scorer is not None else limits.trial_timeout,
+        silence=limits.silence,
+        retries=limits.retries,
+        session=session,
+    )
 
 
 def _declared(exchange: Exchange, info: PluginInfo) -> Any:

@@ -50,6 +50,11 @@ class Watchdog:
                     self._spend(score.usage)
             self._check_budget()
 
+    def change(self, limits: Limits) -> None:
+        """Watch other limits from now on; what was counted stays."""
+        self._limits = limits
+        self._check_budget()
+
     def deadline_passed(self) -> None:
         """The run's time is over."""
         self._abort("DEADLINE", f"the run's deadline of {self._limits.deadline:g} s has passed")

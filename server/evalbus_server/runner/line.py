@@ -132,6 +132,12 @@ class Line:
         self._panel = panel
         self._log = log
 
+    def widen(self) -> None:
+        """The target may take more trials, or fewer, than before."""
+        if self._target is not None:
+            self._window = window_for(self._target.concurrency)
+        self._room.set()
+
     # --- the way ------------------------------------------------------------------------------------------------
 
     async def carry(self) -> None:

@@ -25,6 +25,7 @@ from evalbus_server.model.experiment import Experiment, Limits
 from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection, Verdict
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import EPOCHS, Changes
+from evalbus_server.runner.changes import changed, in_force
 from evalbus_server.runner.crew import Call, Crew, Means
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
@@ -86,8 +87,11 @@ class Working:
 
     run: Run
     crew: Crew
+    experiment: Experiment
+    """With the limits in force."""
     task: asyncio.Task[None] | None = None
     line: Line | None = None
+    watchdog: Watchdog | None = None
     ending: RunState | None = None
     """How it ends if trials are pending: set by whoever stops it."""
     reason: str = ""
@@ -218,9 +222,9 @@ class Runs:
         return run
 
     def _begin(self, run: Run, crew: Crew, experiment: Experiment) -> None:
-        working = Working(run, crew)
+        working = Working(run, crew, experiment)
         self._working[run.id] = working
-        working.task = asyncio.create_task(self._work(working, experiment), name=f"run {run.id}")
+        working.task = asyncio.create_task(self._work(working), name=f"run {run.id}")
 
     async def resume(
         self,
@@ -292,7 +296,7 @@ class Runs:
         async with self._starting.setdefault(run.id, asyncio.Lock()):
             run = self._store.run(run.id)
             again.check(run)
-            experiment = again.admit(Experiment.from_json(run.experiment_json))
+            experiment = again.admit(in_force(run))
             call = Call(experiment, run.id, run.session + 1, run.selection.items, again.given)
             crew = Crew(call, self._means)
             await crew.assemble()
@@ -346,7 +350,7 @@ class Runs:
 
     # --- working ------------------------------------------------------------------------------------------------
 
-    async def _work(self, working: Working, experiment: Experiment) -> None:
+    async def _work(self, working: Working) -> None:
         """Carry a run out, from its turn to its end."""
         run_id = working.run.id
         state, reason = RunState.INTERRUPTED, ""
@@ -356,7 +360,7 @@ class Runs:
                     working.run = self._store.begin_session(run_id)
                     self._bell.ring(run_id)
                     _log.info("run started", run=run_id, trials=working.run.counts.planned)
-                    await self._carry(working, experiment)
+                    await self._carry(working)
                 state, reason = self._end_of(working)
         except asyncio.CancelledError:
             state, reason = RunState.INTERRUPTED, "STOPPED: the server ended"
@@ -367,18 +371,20 @@ class Runs:
             if working.hard is not None:
                 working.hard.cancel()
             await working.crew.dismiss()
-            await self._close(working, experiment, state, reason)
+            await self._close(working, state, reason)
 
-    async def _carry(self, working: Working, experiment: Experiment) -> None:
+    async def _carry(self, working: Working) -> None:
         run, crew, store = working.run, working.crew, self._store
+        stored = store.output_count(run)
+        used = await self._used(run, working.experiment.limits) if stored else Usage()
+        experiment = working.experiment
         limits = experiment.limits
         loop = asyncio.get_running_loop()
 
         def abort(constant: str, sentence: str) -> None:
             self._end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
 
-        stored = store.output_count(run)
-        watchdog = Watchdog(limits, abort, await self._used(run, limits) if stored else Usage())
+        watchdog = working.watchdog = Watchdog(limits, abort, used)
         fresh = stored == 0 and run.counts.done == 0
         line = Line(
             run,
@@ -452,7 +458,7 @@ class Runs:
             return working.ending, working.reason
         return RunState.ABORTED, f"{Reason.INTERNAL}: {left} trials are left over"
 
-    async def _close(self, working: Working, experiment: Experiment, state: RunState, reason: str) -> None:
+    async def _close(self, working: Working, state: RunState, reason: str) -> None:
         """Store the end of a run with its verdict, and tell everybody."""
         run_id = working.run.id
         try:
@@ -517,6 +523,33 @@ class Runs:
             raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is {run.state.name} and not at work here: nothing to pause")
         self._end(working, RunState.PAUSED, "PAUSED: on request", grace=None)
         return self._store.run(run.id)
+
+    def change_limits(
+        self,
+        run_id: str,
+        settings: Mapping[str, Any],
+        *,
+        admit: Callable[[Experiment], Experiment] = _as_it_is,
+    ) -> Run:
+        """Change limits of a run, by their paths: at once if it is at work here, else from when it goes on.
+
+        Raises:
+            NotFound: there is no such run.
+            Invalid: a path is none that may change, or a value does not fit; nothing was changed.
+        """
+        run = self._store.run(run_id)
+        experiment = admit(changed(in_force(run), settings))
+        run = self._store.change_limits(run.id, settings)
+        working = self._working.get(run.id)
+        if working is not None:
+            working.experiment = experiment
+            working.crew.change(experiment)
+            if working.watchdog is not None:
+                working.watchdog.change(experiment.limits)
+            if working.line is not None:
+                working.line.widen()
+        self._bell.ring(run.id)
+        return run
 
     async def stop(self, run_id: str, *, grace: float = GRACE) -> None:
         """Interrupt a run: trials in flight get *grace* seconds, then they are cancelled. It can be resumed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalbus_server.model.event import Event, Fact, StateChanged, TrialsEnded
+from evalbus_server.model.event import Event, Fact, LimitsChanged, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, RunState, Verdict
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
@@ -22,7 +22,13 @@ def page(connection: Connection, run: int, *, after: int, limit: int) -> list[Ev
 
 def kind_of(fact: Fact) -> str:
     """What the column `kind` says."""
-    return "state" if isinstance(fact, StateChanged) else "trials"
+    match fact:
+        case StateChanged():
+            return "state"
+        case TrialsEnded():
+            return "trials"
+        case LimitsChanged():
+            return "limits"
 
 
 def body_of(fact: Fact) -> str:
@@ -31,6 +37,8 @@ def body_of(fact: Fact) -> str:
     document = {"counts": [counts.planned, counts.passed, counts.failed, counts.errored, counts.skipped]}
     if isinstance(fact, TrialsEnded):
         return dumps({"trials": fact.trials, **document})
+    if isinstance(fact, LimitsChanged):
+        return dumps({"limits": fact.settings, **document})
     return dumps({"state": fact.state, "reason": fact.reason, "verdict": fact.verdict, **document})
 
 
@@ -40,6 +48,8 @@ def _read(kind: str, body: str) -> Fact:
     if kind == "trials":
         outcomes = rows.OUTCOMES
         return TrialsEnded(tuple((trial, outcomes[number]) for trial, number in document["trials"]), counts)
+    if kind == "limits":
+        return LimitsChanged(tuple((path, value) for path, value in document["limits"]), counts)
     verdict = document["verdict"]
     return StateChanged(
         RunState(document["state"]), counts, document["reason"], None if verdict is None else Verdict(verdict)

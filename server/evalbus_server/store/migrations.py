@@ -133,7 +133,8 @@ _FIRST = (
       skipped INTEGER NOT NULL,
       last_sequence INTEGER NOT NULL,
       protocol_faults INTEGER NOT NULL,
-      era INTEGER NOT NULL
+      era INTEGER NOT NULL,
+      limits TEXT
     ) STRICT
     """,
     """

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 from evalbus_server.errors import Conflict, NotFound, Reason
-from evalbus_server.model.event import Fact, StateChanged
+from evalbus_server.model.event import Fact, LimitsChanged, StateChanged
 from evalbus_server.model.run import (
     Counts,
     DatasetVersion,
@@ -32,7 +32,7 @@ _COLUMNS = """
     r.n, r.id, r.request_id, r.name, r.created_at, r.patterns, r.items, r.last_position, r.epochs, r.tags, r.score_keys,
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
-    v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source)
+    v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source), p.limits
 """
 _FROM = """
     FROM run r CROSS JOIN progress p ON p.run = r.n CROSS JOIN dataset d ON d.n = r.dataset
@@ -242,6 +242,20 @@ def set_state(connection: Connection, fact: StateChanged, standing: Standing, *,
     return replace(standing, sequence=sequence, era=era)
 
 
+def change_limits(connection: Connection, fact: LimitsChanged, standing: Standing, *, now: float, era: int) -> Standing:
+    """Store the limits that were set anew in the open transaction, with their event."""
+    sequence = standing.next_sequence(era)
+    [(before,)] = connection.rows("SELECT limits FROM progress WHERE run = ?", (standing.run,))
+    limits = loads(before) if before else {}
+    limits |= {path: loads(value) for path, value in fact.settings}
+    connection.execute(
+        "UPDATE progress SET limits = ?, last_sequence = ?, era = ? WHERE run = ?",
+        (dumps(limits), sequence, era, standing.run),
+    )
+    add_event(connection, standing.run, sequence, now, fact)
+    return replace(standing, sequence=sequence, era=era)
+
+
 def add_event(connection: Connection, run: int, sequence: int, now: float, fact: Fact) -> None:
     """Store an event in the open transaction."""
     connection.execute(events.INSERT_EVENT, (run, sequence, now, events.kind_of(fact), events.body_of(fact)))
@@ -305,6 +319,7 @@ def _read(row: Row) -> Run:
         dataset=DatasetVersion(*row[26:31]),
         plugins=tuple(PluginIdentity(*plugin) for plugin in loads(row[31])),
         source=row[32] or "",
+        limits_json=row[33] or "",
     )
 
 

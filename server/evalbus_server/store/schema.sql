@@ -107,7 +107,8 @@ CREATE TABLE progress (
   skipped INTEGER NOT NULL,
   last_sequence INTEGER NOT NULL,
   protocol_faults INTEGER NOT NULL,
-  era INTEGER NOT NULL      -- of the last event
+  era INTEGER NOT NULL,     -- of the last event
+  limits TEXT               -- JSON: by path, what was set anew in the limits of the experiment
 ) STRICT;
 
 -- The outputs of a run stand together, in the order of their commits: id is run << 40 | n, n counted from 1 in the run.
@@ -199,7 +200,7 @@ CREATE TABLE event (
   run INTEGER NOT NULL REFERENCES run,
   sequence INTEGER NOT NULL,
   time REAL NOT NULL,
-  kind TEXT NOT NULL,       -- 'state' or 'trials'
+  kind TEXT NOT NULL,       -- 'state', 'trials' or 'limits'
   body TEXT NOT NULL,       -- JSON
   PRIMARY KEY (run, sequence)
 ) STRICT, WITHOUT ROWID;

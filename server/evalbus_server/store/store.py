@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
-from evalbus_server.model.event import StateChanged
+from evalbus_server.model.event import LimitsChanged, StateChanged
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.store import commit, datasets, edits, purge, retry, runs
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
+from evalbus_server.store.documents import dumps
 from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import Standing
@@ -252,6 +254,23 @@ class Store(Reader):
                 runs.set_state(self._connection, fact, standing, now=self._clock(), era=self._era)
         self._standings.pop(run_id, None)
         return marked
+
+    def change_limits(self, run_id: str, settings: Mapping[str, Any]) -> Run:
+        """Note what is set anew in the limits of a run, by path, with an event.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: it is not stored.
+        """
+        self.check()
+        run = self.run(run_id)
+        standing = self._standing(run.id)
+        told = tuple((path, dumps(value)) for path, value in settings.items())
+        with self._connection.transaction(durable=True):
+            fact = LimitsChanged(told, standing.counts)
+            after = runs.change_limits(self._connection, fact, standing, now=self._clock(), era=self._era)
+        self._standings[run.id] = after
+        return self.run(run.id)
 
     def begin_session(self, run_id: str) -> Run:
         """Begin to work on a run: it is RUNNING, with a session number that it never had.

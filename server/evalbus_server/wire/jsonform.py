@@ -7,11 +7,12 @@ value of its own. JSON values stand there as they are; integers keep every digit
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, Usage, Value
-from evalbus_server.model.event import Event, StateChanged
+from evalbus_server.model.event import Event, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Criterion, Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
@@ -258,6 +259,8 @@ def event_document(event: Event) -> Document:
             "reason": fact.reason or None,
             "verdict": _verdict(fact.verdict),
         }
+    elif isinstance(fact, LimitsChanged):
+        document |= {"kind": "limits", "limits": {path: json.loads(value) for path, value in fact.settings}}
     else:
         trials = [
             {

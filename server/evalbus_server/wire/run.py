@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -56,6 +57,24 @@ def plan_to_proto(plan: Planned) -> run_pb2.Plan:
         plugins=[plugin_info_to_proto(info) for info in plan.plugins],
         scores=[key.key for key in plan.keys],
     )
+
+
+def limit_settings(messages: Iterable[run_pb2.LimitSetting]) -> dict[str, Any]:
+    """Limits to be changed, by path.
+
+    Raises:
+        Invalid: there is none, or a value is no JSON.
+    """
+    settings: dict[str, Any] = {}
+    for index, message in enumerate(messages):
+        try:
+            settings[message.path] = json.loads(message.value)
+        except ValueError:
+            field = f"settings[{index}].value"
+            raise Invalid(Reason.REQUEST_INVALID, f"{field}: {message.value!r} is no JSON", field=field) from None
+    if not settings:
+        raise Invalid(Reason.REQUEST_INVALID, "settings: there is nothing to be changed", field="settings")
+    return settings
 
 
 def counts_to_proto(counts: Counts) -> run_pb2.Counts:

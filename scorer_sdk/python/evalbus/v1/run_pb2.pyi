@@ -616,6 +616,87 @@ class RescoreRunResponse(_message.Message):
 Global___RescoreRunResponse: _TypeAlias = RescoreRunResponse  # noqa: Y015
 
 @_typing.final
+class UpdateLimitsRequest(_message.Message):
+    """Asks to change limits of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run's id."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitSetting]:
+        """What to change, at least one; the last one about a path counts."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        settings: _abc.Iterable[Global___LimitSetting] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateLimitsRequest: _TypeAlias = UpdateLimitsRequest  # noqa: Y015
+
+@_typing.final
+class LimitSetting(_message.Message):
+    """One limit. `limits.concurrency`, `limits.timeout`, `limits.trial_timeout`, `limits.retries`, `limits.max_errors`,
+    `limits.tokens`, `limits.cost`, and of each scorer `concurrency` and `timeout`, as in `scorers.tone.concurrency` or
+    `scorers[0].timeout`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which, as in an experiment file."""
+    value: _builtins.str
+    """The value, as JSON text: `8`, `"30s"`, `"5%"`; `null` for no limit."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitSetting: _TypeAlias = LimitSetting  # noqa: Y015
+
+@_typing.final
+class UpdateLimitsResponse(_message.Message):
+    """The limits are changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run:
+        """The run as it is now."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateLimitsResponse: _TypeAlias = UpdateLimitsResponse  # noqa: Y015
+
+@_typing.final
 class Run(_message.Message):
     """One execution of an experiment."""
 
@@ -889,6 +970,7 @@ class Event(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     TRIALS_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its number, from 1, rising; a crash may leave a gap."""
     @_builtins.property
@@ -903,6 +985,10 @@ class Event(_message.Message):
     def trials(self) -> Global___TrialsEnded:
         """Trials got their results."""
 
+    @_builtins.property
+    def limits(self) -> Global___LimitsChanged:
+        """Limits were changed."""
+
     def __init__(
         self,
         *,
@@ -910,12 +996,13 @@ class Event(_message.Message):
         time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___StateChanged | None = ...,
         trials: Global___TrialsEnded | None = ...,
+        limits: Global___LimitsChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "sequence", b"sequence", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "sequence", b"sequence", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["state", "trials"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["state", "trials", "limits"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -956,6 +1043,36 @@ class StateChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StateChanged: _TypeAlias = StateChanged  # noqa: Y015
+
+@_typing.final
+class LimitsChanged(_message.Message):
+    """Limits of a run were changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitSetting]:
+        """Which, and to what."""
+
+    @_builtins.property
+    def counts(self) -> Global___Counts:
+        """How the trials stand."""
+
+    def __init__(
+        self,
+        *,
+        settings: _abc.Iterable[Global___LimitSetting] | None = ...,
+        counts: Global___Counts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitsChanged: _TypeAlias = LimitsChanged  # noqa: Y015
 
 @_typing.final
 class TrialsEnded(_message.Message):

@@ -79,6 +79,11 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.FromString,
                 _registered_method=True)
+        self.UpdateLimits = channel.unary_unary(
+                '/evalbus.v1.RunService/UpdateLimits',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -215,6 +220,19 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateLimits(self, request, context):
+        """Changes limits of a run: at once if it is at work, else from when it goes on. Nothing else of a run ever changes.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * INVALID_ARGUMENT: a path is none that may change, or a value does not fit; BadRequest names the field. Nothing
+        was changed. Correct it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -300,6 +318,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.RescoreRun,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.SerializeToString,
+            ),
+            'UpdateLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateLimits,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -537,6 +560,33 @@ class RunService(object):
             '/evalbus.v1.RunService/RescoreRun',
             evalbus_dot_v1_dot_run__pb2.RescoreRunRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.RescoreRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/UpdateLimits',
+            evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -101,6 +101,15 @@ class RunServiceStub:
     * NOT_FOUND: no run has this id.
     * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
     """
+    UpdateLimits: _aio.UnaryUnaryMultiCallable[_run_pb2.UpdateLimitsRequest, _run_pb2.UpdateLimitsResponse]
+    """Changes limits of a run: at once if it is at work, else from when it goes on. Nothing else of a run ever changes.
+
+    Errors:
+
+    * NOT_FOUND: no run has this id.
+    * INVALID_ARGUMENT: a path is none that may change, or a value does not fit; BadRequest names the field. Nothing
+      was changed. Correct it.
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -266,6 +275,21 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
 
         * NOT_FOUND: no run has this id.
         * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateLimits(
+        self,
+        request: _run_pb2.UpdateLimitsRequest,
+        context: _aio.ServicerContext[_run_pb2.UpdateLimitsRequest, _abc.Awaitable[_run_pb2.UpdateLimitsResponse]],
+    ) -> _abc.Awaitable[_run_pb2.UpdateLimitsResponse]:
+        """Changes limits of a run: at once if it is at work, else from when it goes on. Nothing else of a run ever changes.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * INVALID_ARGUMENT: a path is none that may change, or a value does not fit; BadRequest names the field. Nothing
+          was changed. Correct it.
         """
 
     @_abc_1.abstractmethod

@@ -22,6 +22,7 @@ COMMANDS = [
     "runs retry",
     "runs rescore",
     "runs pause",
+    "runs set",
     "runs cancel",
     "plugins",
     "plugins describe",

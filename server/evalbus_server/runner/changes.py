@@ -1,0 +1,42 @@
+"""What may change of a run after its start: its limits, by their paths in the experiment."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import Run
+from evalbus_server.runner.experiment_file import from_document
+
+LIMITS = ("concurrency", "timeout", "trial_timeout", "retries", "max_errors", "tokens", "cost")
+_PATH = re.compile(rf"limits\.({'|'.join(LIMITS)})|scorers(\..+|\[.+\])\.(concurrency|timeout)")
+
+
+def in_force(run: Run) -> Experiment:
+    """The experiment of a run with the limits that are in force now."""
+    experiment = Experiment.from_json(run.experiment_json)
+    return changed(experiment, json.loads(run.limits_json)) if run.limits_json else experiment
+
+
+def changed(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """An experiment with other limits.
+
+    Raises:
+        Invalid: a path is not that of a limit which may change, or a value does not fit.
+    """
+    for path in settings:
+        if not _PATH.fullmatch(path):
+            known = ", ".join(f"limits.{name}" for name in LIMITS)
+            message = (
+                f"{path}: this cannot change in a run; what can is {known}, and concurrency and timeout of scorers"
+            )
+            raise Invalid(Reason.EXPERIMENT_INVALID, message, field=path)
+    overrides = [f"{path}={json.dumps(value)}" for path, value in settings.items()]
+    try:
+        return from_document(experiment, overrides)
+    except Invalid as error:
+        raise Invalid(error.reason, str(error).removeprefix("--set "), field=error.field) from None
