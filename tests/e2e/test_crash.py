@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from evalbus_server.model.run import Run, RunState
+from evalbus_server.plugin.launch import LaunchedProcess
 from evalbus_server.store import open_reader
 from tests.e2e.command_line import Ended, command, environment
 
@@ -302,4 +303,18 @@ def test_a_killed_guard_takes_its_plugin_along(desk: Desk):
     assert ran.code == 0, ran.err
     assert ran.document["counts"]["passed"] == ITEMS
     _, left = psutil.wait_procs([plugin], timeout=ORPHANS_LIVE)
+    assert left == []
+
+
+async def test_a_plugin_without_the_sdk_does_not_outlive_its_guard_either():
+    """It knows nothing of guards, and has to be ended from outside."""
+    place = LaunchedProcess(["python", "rogue_target.py"], str(PLUGINS), {})
+    await place.address()
+    guard = psutil.Process(place._process.pid)  # type: ignore[union-attr]
+    (plugin,) = wait_for(guard.children)
+
+    guard.kill()
+
+    _, left = psutil.wait_procs([plugin], timeout=ORPHANS_LIVE)
+    await place.end()
     assert left == []

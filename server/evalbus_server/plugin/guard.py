@@ -1,10 +1,11 @@
 """A tiny process between the server and a plugin: when the server is gone, so is the plugin and all its children.
 
 It is started with `python -I -S guard.py PROGRAM ARGS…` in a session of its own, with a pipe from the server as its
-standard input. It starts the program in a new process group and waits for one of two things: the program ends, or
-the pipe closes because the server closed it or died, be it by kill -9. Then it asks the group to end, kills what is
-left after three seconds, and kills descendants that had left the group. It exits as the program did; 128 + n for
-signal n. It imports the standard library alone, since it has to start fast.
+standard input. It starts the program in a new process group and waits for one of two things: the program ends, or the
+pipe closes because the server closed it or died, be it by kill -9. Then it asks the group to end, kills what is left
+after three seconds, and kills descendants that had left the group. It exits as the program did; 128 + n for signal n.
+Should the guard itself be killed, the program goes with it, at least. It imports the standard library alone, since it
+has to start fast.
 """
 
 import contextlib
@@ -16,21 +17,23 @@ import time
 
 GRACE = 3.0
 GRACE_OF_ORPHANS = 0.5
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(argv: list[str]) -> int:
     """Start the program, guard it, and return its exit code."""
-    _adopt_orphans()
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned descendants become children of this process, so that none is lost
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
+    guard = os.getpid()
     child = os.fork()
     if child == 0:
-        _become(argv)
+        _become(argv, guard)
     code: int | None = None
     while code is None:
         ready, _, _ = select.select([0, wake_read], [], [])
@@ -54,9 +57,12 @@ def _remove_private_folder() -> None:
             os.rmdir(folder)
 
 
-def _become(argv: list[str]) -> None:
-    """In the child: a group of its own, no standard input, default signals, then the program."""
+def _become(argv: list[str], guard: int) -> None:
+    """In the child of *guard*: a group of its own, no standard input, default signals, then the program."""
     os.setpgid(0, 0)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the guard has one thread, so its death is meant
+    if os.getppid() != guard:
+        os._exit(137)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
@@ -138,12 +144,12 @@ def _descendants() -> list[int]:
     return alive
 
 
-def _adopt_orphans() -> None:
-    """Ask Linux to make orphaned descendants children of this process, so that none is lost from sight."""
+def _prctl(option: int, value: int) -> None:
+    """Ask something of Linux; elsewhere nothing happens."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes  # here, since not every Python has it
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":
