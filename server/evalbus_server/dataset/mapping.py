@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalbus import NULL, Item, Value, _json
+from evalbus import Item, Value, _json
 from evalbus_server.dataset import forms
 from evalbus_server.dataset.cells import Row, cell_of, inside, object_of
 from evalbus_server.dataset.refusal import RowRefused
@@ -32,6 +32,7 @@ FIELDS = (
     "scorers",
     "output",
 )
+_USUAL = frozenset({"id", "input", "expected"})
 NULLABLE = ("input", "expected", "output")
 """Fields for which null is a value."""
 LONGEST_ID = 512
@@ -92,6 +93,13 @@ class FieldMapping:
             raise RowRefused("no_input", self.no_input(row))
         parts = _Fields(cells)
         id = parts.id()
+        if not extra and cells.keys() <= _USUAL:
+            usual = cells.get("expected")
+            return Item(
+                make_id(_digest(cells, extra)) if id is None else id,
+                given if given.kind == "text" else parts.read("input", forms.value_of, given),
+                usual if usual is None or usual.kind == "text" else parts.read("expected", forms.value_of, None),
+            )
         return Item(
             make_id(_digest(cells, extra)) if id is None else id,
             parts.read("input", forms.value_of, Value("")),
@@ -113,7 +121,11 @@ class FieldMapping:
             cell = source.find(row)
             if cell is not None:
                 found[field] = cell
-        for field in [field for field, cell in found.items() if cell == NULL and field not in NULLABLE]:
+        for field in [
+            field
+            for field, cell in found.items()
+            if cell.kind == "json" and cell.body == "null" and field not in NULLABLE
+        ]:
             del found[field]
         return found
 

@@ -79,7 +79,7 @@ def item_row(item: Item) -> Row:
         *_value_row(item.input),
         *_value_row(item.expected),
         item.metadata_json or None,
-        _detail(ITEM_DETAIL, item),
+        _detail(ITEM_DETAIL, item) if _item_has_detail(item) else None,
     )
 
 
@@ -231,6 +231,17 @@ def read_category(number: int) -> FailureCategory:
 
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 """Faster than calling the enum."""
+
+
+def _item_has_detail(item: Item) -> bool:
+    return bool(
+        item.tags
+        or item.choices
+        or item.messages
+        or item.tool_mocks
+        or item.scorers is not None
+        or item.output is not None
+    )
 
 
 def _output_has_detail(output: Output) -> bool:

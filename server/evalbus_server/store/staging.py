@@ -8,6 +8,7 @@ process that died has left is taken back by the next change.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,10 @@ _LIVE = f"""
 _EARLIER = """
     SELECT position FROM item INDEXED BY item_id
     WHERE dataset = :dataset AND id = :id AND position <= :last AND last_version IS NULL
+"""
+_EARLIER_OF_MANY = """
+    SELECT j.value, i.position FROM json_each(:ids) j CROSS JOIN item i INDEXED BY item_id
+    ON i.dataset = :dataset AND i.id = j.value AND i.position <= :last AND i.last_version IS NULL
 """
 _COUNT_BEFORE = """
     SELECT count(*) FROM item WHERE dataset = ? AND position < ? AND last_version IS NULL
@@ -283,25 +288,32 @@ class Upload(Staging):
         return find(self._connection, self._name), False
 
     def _repeated(self, items: list[Item]) -> list[Repeated]:
+        known = self._known([item.id for item in items]) if self._items else {}
         seen: dict[str, int] = {}
         found: list[Repeated] = []
-        taken = 0
-        for index, item in enumerate(items):
-            earlier = seen.get(item.id)
-            if earlier is None and self._items:
-                where = {"dataset": self._dataset, "id": item.id, "last": self._last}
-                before = self._connection.row(_EARLIER, where)
-                if before is not None and not self._base:
-                    earlier = before[0]  # nothing was there before, so positions count
-                elif before is not None:
-                    counted = self._connection.row(_COUNT_BEFORE, (self._dataset, before[0]))
-                    earlier = counted[0] if counted else 0
-            if earlier is not None:
-                found.append(Repeated(index, item.id, earlier))
+        for place, item in enumerate(items):
+            id = item.id
+            if id in known:
+                found.append(Repeated(place, id, self._count_before(known[id])))
+            elif id in seen:
+                found.append(Repeated(place, id, seen[id]))
             else:
-                seen[item.id] = self._items + taken
-                taken += 1
+                seen[id] = self._items + len(seen)
         return found
+
+    def _known(self, ids: list[str]) -> dict[str, int]:
+        """The positions of those ids that came in earlier batches."""
+        where = {"dataset": self._dataset, "last": self._last}
+        if any("\0" in id for id in ids):  # which JSON inside SQLite cuts short
+            found = {id: self._connection.row(_EARLIER, {**where, "id": id}) for id in ids}
+            return {id: row[0] for id, row in found.items() if row is not None}
+        return dict(self._connection.rows(_EARLIER_OF_MANY, {**where, "ids": json.dumps(ids)}))
+
+    def _count_before(self, position: int) -> int:
+        if not self._base:
+            return position  # nothing was there before, so positions count
+        found = self._connection.row(_COUNT_BEFORE, (self._dataset, position))
+        return 0 if found is None else int(found[0])
 
     def _store(self, new: list[Row]) -> bool:
         """Write the rows that differ from what stands at their places in the latest version."""
