@@ -79,6 +79,7 @@ async def embedded(path: str | Path) -> AsyncIterator[App]:
     """
     store = open_store(path)
     try:
+        store.finish_deletions()
         store.interrupt_orphans()
         app = App(store, _runs(store))
         with rare_collection():
@@ -99,6 +100,7 @@ async def serve(serving: Serving) -> None:
     """
     store = open_store(serving.db)
     try:
+        store.finish_deletions()
         store.interrupt_orphans()
         bell = Bell()
         commands = frozenset(command.argv for command in serving.allowed.commands)

@@ -268,6 +268,19 @@ def test_outputs_are_scored_anew_without_the_target(desk):
     assert (neither.code, "--set" in neither.reason) == (2, True)
 
 
+def test_a_run_is_deleted_for_good(desk):
+    quickly(desk)
+    assert desk.run("run", "sums.yaml").code == 0
+    assert "say --yes" in desk.run("runs", "delete", "latest").reason
+    assert outputs(desk) == 100
+
+    said = desk.run("runs", "delete", "latest", "--yes")
+
+    assert (said.code, "with 100 results" in said.out) == (0, True)
+    assert outputs(desk) == 0
+    assert desk.run("runs", "delete", "latest", "--yes").code == 2
+
+
 # --- over the control socket ------------------------------------------------------------------------------------
 
 

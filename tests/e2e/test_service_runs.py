@@ -408,6 +408,25 @@ async def test_limits_change_while_a_run_is_at_work(served: Served) -> None:
     assert (await refused(run.update_limits({"epochs": 3}))).reason == "EXPERIMENT_INVALID"
 
 
+async def test_a_run_is_deleted_once_it_is_over(served: Served) -> None:
+    gate = asyncio.Event()
+    async with echoing(gate) as address:
+        await served.client.upload_dataset("d", items(5))
+        run = await served.client.start(experiment(address))
+        assert (await refused(run.delete())).reason == "RUN_AT_WORK"
+        gate.set()
+        await run.wait()
+        again = await run.rescore({"scorers": [{"use": "levenshtein"}]})
+        await again.wait()
+        assert (await refused(run.delete())).reason == "RUN_IN_USE"
+
+        await again.delete()
+        await run.delete()
+
+    assert (await refused(run.get())).reason == "RUN_NOT_FOUND"
+    assert [run async for run in served.client.runs()] == []
+
+
 async def test_a_run_that_callers_may_not_start_here_is_not_resumed_for_them(tmp_path: Path, address: str) -> None:
     """Though the run itself may stand in the database: somebody at this machine has started it."""
     async with serving(tmp_path) as served:

@@ -266,6 +266,14 @@ class Client(DatasetCalls):
         request = run_pb2.UpdateLimitsRequest(run_id=run_id, settings=told)
         return messages.run((await self._server.ask(self._server.runs.UpdateLimits, request)).run)
 
+    async def delete(self, run_id: str) -> None:
+        """Delete a run that is over, with everything that is stored of it.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_AT_WORK, or RUN_IN_USE: another run scores its outputs.
+        """
+        await self._server.ask(self._server.runs.DeleteRun, run_pb2.DeleteRunRequest(run_id=run_id))
+
     async def watch(
         self, run_id: str, after: int | None = None, *, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
@@ -356,6 +364,10 @@ class RunHandle:
     async def update_limits(self, settings: Mapping[str, Any]) -> Run:
         """Change its limits; see Client.update_limits."""
         return await self._client.update_limits(self.id, settings)
+
+    async def delete(self) -> None:
+        """Delete it; see Client.delete."""
+        await self._client.delete(self.id)
 
     def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""

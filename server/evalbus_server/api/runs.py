@@ -93,6 +93,11 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         run = self._starter.change_limits(request.run_id, limit_settings(request.settings))
         return run_pb2.UpdateLimitsResponse(run=run_to_proto(run))
 
+    async def DeleteRun(self, request: run_pb2.DeleteRunRequest, context: Context) -> run_pb2.DeleteRunResponse:
+        """Delete a run that is over."""
+        await self._runs.delete(request.run_id)
+        return run_pb2.DeleteRunResponse()
+
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:

@@ -192,6 +192,14 @@ class Remote:
         request = run_pb2.UpdateLimitsRequest(run_id=run_id, settings=told)
         return run_from_proto((await self._server.ask(self._server.runs.UpdateLimits, request)).run)
 
+    async def delete(self, run_id: str) -> None:
+        """Delete a run.
+
+        Raises:
+            CallFailed: RUN_NOT_FOUND, RUN_AT_WORK, RUN_IN_USE.
+        """
+        await self._server.ask(self._server.runs.DeleteRun, run_pb2.DeleteRunRequest(run_id=run_id))
+
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
 

@@ -225,3 +225,33 @@ def _acknowledged(document: dict[str, Any], word: Word, place: Place) -> str:
         return f"run {run} is {state}"
     doing = "is being cancelled" if word.do == "cancel" else "pauses once trials in flight have finished"
     return f"run {run} {doing}; evalbus runs watch {run}{place.options} follows it to its end"
+
+
+# --- an end for good --------------------------------------------------------------------------------------------
+
+
+def delete(run_id: str, place: Place, *, as_json: bool) -> int:
+    """Delete a run that is over."""
+    logs.set_up("warning")
+    deleted = asyncio.run(_delete_at_server(run_id, place) if place.server is not None else _delete(run_id, place))
+    if as_json:
+        print_json({"deleted": deleted.id})
+    else:
+        done = f"{deleted.counts.done:,} results"
+        console().print(f"run {deleted.id} of {deleted.name} is deleted, with {done}", markup=False, highlight=False)
+    return ExitCode.PASS
+
+
+async def _delete_at_server(run_id: str, place: Place) -> Run:
+    async with Remote(place.server or "", os.environ) as server:
+        run = await server.run(run_id)
+        await server.delete(run.id)
+        return run
+
+
+async def _delete(run_id: str, place: Place) -> Run:
+    path = database_path(place.db, os.environ)
+    named = await _named(path, run_id)
+    async with embedded(path) as app:
+        await app.runs.delete(named.id)
+    return named

@@ -201,6 +201,23 @@ def set_limits(
     return control.tell(run, place, control.change(settings), as_json=as_json)
 
 
+@app.command()
+def delete(
+    run: RunId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: nothing brings the run back.")] = False,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Delete a run that is over, with all its results."""
+    place = _place(db, server)
+    if not yes:
+        raise typer.BadParameter("nothing brings the run back: say --yes", param_hint="--yes")
+    from evalbus_server.cli import control
+
+    return control.delete(run, place, as_json=as_json)
+
+
 def _place(db: Path | None, server: str | None, detach: bool = False) -> Place:
     one_place(db, server)
     if detach and server is None:

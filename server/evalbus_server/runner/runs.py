@@ -524,6 +524,19 @@ class Runs:
         self._end(working, RunState.PAUSED, "PAUSED: on request", grace=None)
         return self._store.run(run.id)
 
+    async def delete(self, run_id: str) -> None:
+        """Delete a run that is over, with all that is stored of it.
+
+        Raises:
+            NotFound: there is no such run.
+            Unfit: RUN_AT_WORK; RUN_IN_USE: another run scores its outputs.
+        """
+        run = self._store.run(run_id)
+        async with self._starting.setdefault(run.id, asyncio.Lock()):  # nobody resumes it meanwhile
+            self._check_over(self._store.run(run.id), "deleted")
+            for _ in self._store.delete_run(run.id):
+                await asyncio.sleep(0)
+
     def change_limits(
         self,
         run_id: str,

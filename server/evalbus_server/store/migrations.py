@@ -110,7 +110,7 @@ _FIRST = (
       digest TEXT NOT NULL,
       experiment TEXT NOT NULL,
       source INTEGER REFERENCES run,
-      outputs INTEGER REFERENCES run,
+      outputs INTEGER,
       FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
     ) STRICT
     """,

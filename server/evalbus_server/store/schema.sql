@@ -84,7 +84,7 @@ CREATE TABLE run (
   digest TEXT NOT NULL,
   experiment TEXT NOT NULL, -- JSON
   source INTEGER REFERENCES run,  -- whose outputs are scored here anew; NULL: it has its own
-  outputs INTEGER REFERENCES run, -- in which run these are stored: the source, or the source's own; NULL: here
+  outputs INTEGER,          -- in which run these are stored: the source, or where those of the source are; NULL: here
   FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
 ) STRICT;
 CREATE INDEX run_name ON run (name);

@@ -14,7 +14,7 @@ from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import LimitsChanged, StateChanged
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, edits, purge, retry, runs
+from evalbus_server.store import commit, datasets, edits, purge, removal, retry, runs
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -271,6 +271,27 @@ class Store(Reader):
             after = runs.change_limits(self._connection, fact, standing, now=self._clock(), era=self._era)
         self._standings[run.id] = after
         return self.run(run.id)
+
+    def delete_run(self, run_id: str) -> Iterator[None]:
+        """Delete a run: it is gone after the first step, and all its rows after the last.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            Unfit: RUN_IN_USE: another run scores its outputs.
+        """
+        self.check()
+        run = self.run(run_id)
+        number = self._numbers(run.id)[0]
+        steps = removal.delete(self._connection, number, run.id)
+        next(steps)
+        self._standings.pop(run.id, None)
+        self._known.pop(run.id, None)
+        self._purged.pop(number, None)
+        return steps
+
+    def finish_deletions(self) -> None:
+        """Delete what is left of runs whose deletion was broken off; for the time right after opening."""
+        removal.finish(self._connection)
 
     def begin_session(self, run_id: str) -> Run:
         """Begin to work on a run: it is RUNNING, with a session number that it never had.

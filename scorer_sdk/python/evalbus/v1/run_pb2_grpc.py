@@ -84,6 +84,11 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.FromString,
                 _registered_method=True)
+        self.DeleteRun = channel.unary_unary(
+                '/evalbus.v1.RunService/DeleteRun',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -233,6 +238,19 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRun(self, request, context):
+        """Deletes a run that is over, with everything that is stored of it.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not over (RUN_AT_WORK): cancel it first. Or another run scores its outputs
+        (RUN_IN_USE): delete that one first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -323,6 +341,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.UpdateLimits,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.SerializeToString,
+            ),
+            'DeleteRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRun,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -587,6 +610,33 @@ class RunService(object):
             '/evalbus.v1.RunService/UpdateLimits',
             evalbus_dot_v1_dot_run__pb2.UpdateLimitsRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.UpdateLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/DeleteRun',
+            evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

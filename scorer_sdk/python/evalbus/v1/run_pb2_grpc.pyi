@@ -110,6 +110,15 @@ class RunServiceStub:
     * INVALID_ARGUMENT: a path is none that may change, or a value does not fit; BadRequest names the field. Nothing
       was changed. Correct it.
     """
+    DeleteRun: _aio.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]
+    """Deletes a run that is over, with everything that is stored of it.
+
+    Errors:
+
+    * NOT_FOUND: no run has this id.
+    * FAILED_PRECONDITION: the run is not over (RUN_AT_WORK): cancel it first. Or another run scores its outputs
+      (RUN_IN_USE): delete that one first.
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -290,6 +299,21 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         * NOT_FOUND: no run has this id.
         * INVALID_ARGUMENT: a path is none that may change, or a value does not fit; BadRequest names the field. Nothing
           was changed. Correct it.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteRun(
+        self,
+        request: _run_pb2.DeleteRunRequest,
+        context: _aio.ServicerContext[_run_pb2.DeleteRunRequest, _abc.Awaitable[_run_pb2.DeleteRunResponse]],
+    ) -> _abc.Awaitable[_run_pb2.DeleteRunResponse]:
+        """Deletes a run that is over, with everything that is stored of it.
+
+        Errors:
+
+        * NOT_FOUND: no run has this id.
+        * FAILED_PRECONDITION: the run is not over (RUN_AT_WORK): cancel it first. Or another run scores its outputs
+          (RUN_IN_USE): delete that one first.
         """
 
     @_abc_1.abstractmethod

@@ -23,6 +23,7 @@ COMMANDS = [
     "runs rescore",
     "runs pause",
     "runs set",
+    "runs delete",
     "runs cancel",
     "plugins",
     "plugins describe",

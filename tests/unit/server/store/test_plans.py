@@ -40,6 +40,7 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "results": lambda store, run: store.results(run, outcomes=[Outcome.PASSED], item_glob="q*", after=(2, 1)),
     "numbers": lambda store, run: store.numbers(run),
     "rescored": lambda store, run: store.create_run(run_of(run.dataset, id="03again", source=run.id)),
+    "delete": lambda store, run: list(store.delete_run(run.id)),
     "commit": lambda store, run: store.commit(run.id, whole([5])),
     "repeated commit": lambda store, run: store.commit(
         run.id, whole([0, 0])._replace(attempts=[failed_attempt(0), failed_attempt(0)])
