@@ -33,7 +33,9 @@ def print_json(document: Document) -> None:
 
 def print_report(out: Console, document: Document) -> None:
     """Scores, criteria, counts, times, and the verdict with its reason."""
-    head = Text.assemble((plain(document["name"]), "bold"), f"   run {document['run']}", _dataset(document))
+    head = Text.assemble(
+        (plain(document["name"]), "bold"), f"   run {document['run']}", _dataset(document), _source(document)
+    )
     out.print(head, soft_wrap=True)
     out.print()
     for table in (_scores(document["scores"]), _criteria(document["criteria"])):
@@ -42,6 +44,10 @@ def print_report(out: Console, document: Document) -> None:
             out.print()
     for line in _lines(document):
         out.print(line, soft_wrap=True)
+
+
+def _source(document: Document) -> str:
+    return f"   outputs of run {document['source']}" if document.get("source") else ""
 
 
 def reason_of(document: Document) -> str:

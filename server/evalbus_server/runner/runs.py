@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,6 +97,7 @@ class Working:
     """How it ends if trials are pending: set by whoever stops it."""
     reason: str = ""
     hard: asyncio.TimerHandle | None = None
+    asked_to_end: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -355,7 +357,7 @@ class Runs:
         run_id = working.run.id
         state, reason = RunState.INTERRUPTED, ""
         try:
-            async with self._turns:
+            async with self._turn(working):
                 if working.ending is None:
                     working.run = self._store.begin_session(run_id)
                     self._bell.ring(run_id)
@@ -372,6 +374,21 @@ class Runs:
                 working.hard.cancel()
             await working.crew.dismiss()
             await self._close(working, state, reason)
+
+    @asynccontextmanager
+    async def _turn(self, working: Working) -> AsyncIterator[None]:
+        """A turn of a run; one that is asked to end before it has one waits no longer, and has none."""
+        turn = asyncio.ensure_future(self._turns.acquire())
+        end = asyncio.ensure_future(working.asked_to_end.wait())
+        try:
+            await asyncio.wait({turn, end}, return_when=asyncio.FIRST_COMPLETED)
+            yield
+        finally:
+            end.cancel()
+            if turn.done():
+                self._turns.release()
+            else:
+                turn.cancel()
 
     async def _carry(self, working: Working) -> None:
         run, crew, store = working.run, working.crew, self._store
@@ -579,6 +596,7 @@ class Runs:
         """Let a run end in *state*; trials in flight get *grace* seconds, or as long as they take (None)."""
         if working.ending is None or working.ending is RunState.PAUSED:
             working.ending, working.reason = state, reason
+            working.asked_to_end.set()
         line = working.line
         if line is None:
             return

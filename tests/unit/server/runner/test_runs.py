@@ -700,3 +700,34 @@ async def test_what_cannot_be_resumed_is_refused(tmp_path: Path):
         with pytest.raises(Unfit, match="COMPLETED") as caught:
             await d.runs.resume(run.id, given=second)
         assert caught.value.reason is Reason.RUN_NOT_RESUMABLE
+
+
+@pytest.mark.parametrize(("word", "state"), [("cancel", RunState.CANCELLED), ("pause", RunState.PAUSED)])
+async def test_a_run_that_waits_for_its_turn_ends_at_once_when_it_is_asked_to(
+    tmp_path: Path, word: str, state: RunState
+):
+    """Nobody waits for those before it, and its turn is not lost to those behind it."""
+    gate = asyncio.Event()
+
+    async def answer(item: Item) -> str:
+        await gate.wait()
+        return "x"
+
+    plugins = target_of(answer)
+    async with desk(tmp_path, numbered(3)) as d:
+        d.runs._turns = asyncio.Semaphore(1)
+        first, second, third = [await d.runs.start(d.experiment(plugins), given=plugins) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert d.store.run(second.id).state is RunState.QUEUED
+
+        getattr(d.runs, word)(second.id)
+        ended = await asyncio.wait_for(d.runs.wait(second.id), 1)
+
+        assert (ended.state, ended.counts.pending) == (state, 3)
+        assert d.store.run(first.id).state is RunState.RUNNING
+        assert d.store.run(third.id).state is RunState.QUEUED
+        gate.set()
+        assert (await asyncio.wait_for(d.runs.wait(third.id), 10)).state is RunState.COMPLETED
+        await d.runs.resume(second.id, given=plugins)
+        assert (await asyncio.wait_for(d.runs.wait(second.id), 10)).state is RunState.COMPLETED
+        assert d.runs._turns._value == 1
