@@ -7,7 +7,7 @@ from typing import Any
 
 from evalbus import Usage
 from evalbus_server.model.experiment import Limits
-from evalbus_server.model.trial import OpenTrial
+from evalbus_server.model.trial import AttemptRecord, ScoreRecord
 from evalbus_server.scorer.panel import Seat
 
 SHARE_COUNTS_FROM = 20
@@ -34,20 +34,22 @@ class Watchdog:
         if errors:
             self._check_errors("target", self._target_errors, self._target_done)
         if self._limits.tokens is not None or self._limits.cost is not None:
-            for flight in flights:
-                self._spend(flight.trial.usage)
+            for flight in flights:  # not what the trial has used up in all: earlier sessions have counted theirs
+                self._spend(flight.usage)
+                self._spend(getattr(flight.result, "usage", None))
             self._check_budget()
 
-    def scored(self, seats: Sequence[Seat], done: Sequence[OpenTrial]) -> None:
+    def scored(self, seats: Sequence[Seat], scores: Sequence[ScoreRecord], attempts: Sequence[AttemptRecord]) -> None:
         """Count final answers of the scorers."""
         if self._limits.max_errors is not None:
             for seat in seats:
                 if seat.errors:
                     self._check_errors(f"scorer {seat.keys[0][1].key}", seat.errors, seat.answered)
         if self._limits.tokens is not None or self._limits.cost is not None:
-            for trial in done:
-                for score in trial.scores.values():
-                    self._spend(score.usage)
+            for score in scores:
+                self._spend(score.score.usage)
+            for attempt in attempts:
+                self._spend(attempt.usage)
             self._check_budget()
 
     def change(self, limits: Limits) -> None:

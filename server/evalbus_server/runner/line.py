@@ -269,7 +269,7 @@ class Line:
                 sums[record.key] += value
         self._store(scores=scores, attempts=attempts, results=[self._result(trial, None) for trial in done])
         assert self._panel is not None
-        self._watchdog.scored(self._panel.seats, done)
+        self._watchdog.scored(self._panel.seats, scores, attempts)
 
     def judge_stored(self, trials: Iterable[OpenTrial]) -> None:
         """Make the results of trials whose scores are all stored."""

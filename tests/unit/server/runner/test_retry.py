@@ -248,3 +248,18 @@ async def test_scores_that_were_stored_without_a_result_are_judged_when_the_run_
 
         assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 5)
         assert not any(asked.total() for asked in world.asked.values())
+
+
+async def test_a_budget_counts_what_was_used_up_once(tmp_path: Path):
+    """Not again for a trial of which only a scorer is asked: 10 times 11 tokens of the target, and 3 of scorer one."""
+    world = World()
+    world.broken["two"] = {f"i{n}" for n in range(10)}
+    async with desk(tmp_path, numbered(10)) as d:
+        run = await d.run(world.plugins, limits={"tokens": 141})
+        assert (run.state, run.counts.errored) == (RunState.COMPLETED, 10)
+
+        ended = await retried(d, run, world.repaired())
+
+        assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 10)
+        usage = (await d.runs.summary(run.id)).usage
+        assert usage.input_tokens + usage.output_tokens == 140
