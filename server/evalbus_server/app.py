@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from evalbus_server.api.control import Control
 from evalbus_server.api.server import Parts, Server
 from evalbus_server.api.server import serve as serve_until_asked
 from evalbus_server.dataset.read import read_batches
+from evalbus_server.errors import NotFound
 from evalbus_server.model.experiment import Experiment, PluginUse, Tls, in_folder
 from evalbus_server.model.run import DatasetVersion, Run
 from evalbus_server.model.summary import Summary
@@ -158,14 +159,13 @@ def items_of(experiment: Experiment) -> Iterator[Item] | None:
 
 
 def read_summary(reader: Reader, run: Run) -> Summary:
-    """The numbers of a run, computed from what is stored.
-
-    Raises:
-        NotFound: a run that a criterion compares with is not there.
-    """
+    """The numbers of a run, computed from what is stored."""
     experiment = Experiment.from_json(run.experiment_json)
     names = {criterion.baseline for criterion in experiment.criteria if criterion.baseline is not None}
-    baselines = {name: reader.numbers(reader.run(name)) for name in names}
+    baselines = {}
+    for name in names:
+        with suppress(NotFound):  # its criterion says so
+            baselines[name] = reader.numbers(reader.run(name))
     reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
     numbers = reader.numbers(run)
     return summarise(numbers, experiment.criteria, reducer, baselines=baselines, now=time.time())

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.steps import Work
 from evalbus_server.aggregate.summary import summarise_in_steps
 from evalbus_server.dataset.select import Selector
-from evalbus_server.errors import Conflict, Invalid, Reason, ServerError, StoreTrouble, Unfit
+from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, ServerError, StoreTrouble, Unfit
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment, Limits
 from evalbus_server.model.run import Counts, DatasetVersion, Run, RunState, ScoreKey, Selection, Verdict
@@ -633,8 +633,9 @@ class Runs:
         baselines = {}
         for criterion in experiment.criteria:
             if criterion.baseline is not None and criterion.baseline not in baselines:
-                other = self._store.run(criterion.baseline)
-                baselines[criterion.baseline] = await self._store.numbers_in_turns(other)
+                with suppress(NotFound):  # its criterion says so
+                    other = self._store.run(criterion.baseline)
+                    baselines[criterion.baseline] = await self._store.numbers_in_turns(other)
         reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
         work = Work(summarise_in_steps(numbers, experiment.criteria, reducer, baselines=baselines, now=self._clock()))
         for _ in work:

@@ -13,6 +13,7 @@ import pytest
 from evalbus import Failure, FailureCategory, Item, Money, Output, Score, ScoreDeclaration, TrialFailed, Usage
 from evalbus import scorer as scorer_plugin
 from evalbus import target as target_plugin
+from evalbus_server.app import read_summary
 from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.event import Event, StateChanged, TrialsEnded
 from evalbus_server.model.experiment import Experiment
@@ -731,3 +732,19 @@ async def test_a_run_that_waits_for_its_turn_ends_at_once_when_it_is_asked_to(
         await d.runs.resume(second.id, given=plugins)
         assert (await asyncio.wait_for(d.runs.wait(second.id), 10)).state is RunState.COMPLETED
         assert d.runs._turns._value == 1
+
+
+async def test_a_run_whose_baseline_was_deleted_can_still_be_read(tmp_path: Path):
+    """Its criterion has no answer, and says why."""
+    async with desk(tmp_path, numbered(3)) as d:
+        plugins = {"echo": echo, "exact_match": BUILTINS["exact_match"]}
+        baseline = await d.run(plugins)
+        criteria = [{"metric": "mean", "scorer": "exact_match", "baseline": baseline.id, "max_drop": 0.1}]
+        run = await d.run(plugins, criteria=criteria)
+        assert run.verdict is Verdict.PASS
+
+        await d.runs.delete(baseline.id)
+
+        for summary in (await d.runs.summary(run.id), read_summary(d.store, run)):
+            assert "is not there" in summary.criteria[0].explanation
+            assert summary.criteria[0].outcome is Verdict.INCONCLUSIVE
