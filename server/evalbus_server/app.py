@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -20,16 +20,18 @@ from evalbus_server.aggregate.summary import summarise
 from evalbus_server.api.control import Control
 from evalbus_server.api.server import Parts, Server
 from evalbus_server.api.server import serve as serve_until_asked
+from evalbus_server.dataset.importing import REMEMBERED
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.errors import NotFound
 from evalbus_server.model.experiment import Experiment, PluginUse, Tls, in_folder
-from evalbus_server.model.run import DatasetVersion, Run
+from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
 from evalbus_server.plugin.inprocess import InProcessPlugin
 from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
 from evalbus_server.plugin.remote import Place, RemotePlugin
 from evalbus_server.runner.crew import MakePlugin, Means, Wanted
+from evalbus_server.runner.datasets import Datasets
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.settings import Serving
@@ -60,15 +62,10 @@ class App:
         """
         if experiment.dataset.source == "stored":
             return experiment
-        dataset = await self._store_items(dataset_name(experiment), read_batches(experiment.dataset))
-        return experiment.over(dataset.name, dataset.version)
-
-    async def _store_items(self, name: str, batches: Iterable[list[Item]]) -> DatasetVersion:
-        with self.store.upload(name) as upload:
-            for batch in batches:
-                upload.add(batch)
-                await asyncio.sleep(0)  # a signal, a watcher
-            return upload.finish()[0]
+        name = dataset_name(experiment)
+        batches = read_batches(experiment.dataset, remembered=REMEMBERED)
+        done = await Datasets(self.store).bring_in(name, batches, source=experiment.dataset.path or name)
+        return experiment.over(done.dataset.name, done.dataset.version)
 
 
 @asynccontextmanager
@@ -264,6 +261,7 @@ class SharedPlace:
         self._shared = shared
         self._address = ""
         self.token = shared.process.token
+        self.hint = shared.process.hint
         self.limit = shared.process.limit
 
     def __str__(self) -> str:

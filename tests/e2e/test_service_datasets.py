@@ -78,7 +78,7 @@ async def test_every_version_stays(served: Served) -> None:
 async def test_an_item_comes_back_as_it_went_in(served: Served) -> None:
     given = [
         Item("text", "a\n\0é\u2028", ""),
-        Item("json", Value.json('{"b": 1.50, "a": [9007199254740993, null]}'), NULL, metadata={"k": {"deep": [1]}}),
+        Item("json", Value.json('{"b":1.50,"a":[9007199254740993,null]}'), NULL, metadata={"k": {"deep": [1]}}),
         Item("blob", Value.blob(b"\x00\xff", "image/png"), ["any", "of"], tags=["t"], choices=["x", "y"]),
         Item("talk", "", messages=[Message("user", "hi", tool_calls=[ToolCall("f", {"x": 1}, result=[1])])]),
         Item("rest", "", tool_mocks=[ToolMock("t", None, Value("v"))], scorers=[], output=Output("o")),

@@ -11,6 +11,7 @@ import grpc.aio
 
 from evalbus import ContractBroken, Item, wire
 from evalbus.v1 import dataset_pb2, item_pb2
+from evalbus_server.dataset.normal import normal
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.runner.datasets import Datasets
@@ -101,7 +102,7 @@ def items_of(messages: Sequence[item_pb2.Item], before: int = 0) -> list[Item]:
             text = f"item {number} ({message.id[:80]!r}) has {size:,} bytes, which is over the limit of {LARGEST_ITEM:,}; shorten it"
             raise Invalid(Reason.ITEM_TOO_LARGE, text, field=f"items[{number - 1}]")
         try:
-            items.append(wire.item_from_proto(message))
+            items.append(normal(wire.item_from_proto(message)))
         except ContractBroken as error:
             text = f"item {number} ({message.id[:80]!r}): {error}"
             raise Invalid(Reason.DATASET_INVALID, text, field=f"items[{number - 1}]") from None

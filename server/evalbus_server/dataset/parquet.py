@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def _cell(content: Any) -> Value:
     if isinstance(content, str):
         return Value(content)
     if isinstance(content, bytes):
-        return Value.blob(content, "application/octet-stream")
+        text = base64.b64encode(content).decode()
+        return Value.of({"media_type": "application/octet-stream", "base64": text})  # which a content is read as bytes
     return Value.of(_plain(content))
 
 

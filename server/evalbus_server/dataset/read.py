@@ -88,14 +88,18 @@ class Batch(list[Item]):
         return kept
 
 
-def read_batches(use: DatasetUse, refused: Callable[[Refusal], None] | None = None) -> Iterator[Batch]:
+def read_batches(
+    use: DatasetUse, refused: Callable[[Refusal], None] | None = None, *, remembered: int | None = None
+) -> Iterator[Batch]:
     """The items that an experiment's dataset names, in batches; a stored one is not read here.
+
+    *remembered* is as in ReadOptions.
 
     Raises:
         DatasetInvalid: rows are refused; nothing of what came before counts.
         Invalid: the mapping or an option is not acceptable, or a command failed.
     """
-    options = ReadOptions(use.fields, use.ids, use.format, use.delimiter, use.encoding, refused)
+    options = ReadOptions(use.fields, use.ids, use.format, use.delimiter, use.encoding, refused, remembered=remembered)
     match use.source:
         case "path":
             return read_file(use.file, options, name=use.path)

@@ -135,6 +135,8 @@ class DatasetServiceServicer(object):
         3. The caller ends its side. If the content differs from the newest version, there is one version
         more; if it does not, nothing changes. It is all or nothing.
 
+        JSON in items keeps the order of its keys and every digit; space between its tokens is left out.
+
         Errors:
 
         * INVALID_ARGUMENT: an item is not acceptable, or an id comes twice; the message names it by number and id.

@@ -25,6 +25,8 @@ class DatasetServiceStub:
     3. The caller ends its side. If the content differs from the newest version, there is one version
        more; if it does not, nothing changes. It is all or nothing.
 
+    JSON in items keeps the order of its keys and every digit; space between its tokens is left out.
+
     Errors:
 
     * INVALID_ARGUMENT: an item is not acceptable, or an id comes twice; the message names it by number and id.
@@ -177,6 +179,8 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         2. Every later request carries a batch of `items`, in the dataset's order.
         3. The caller ends its side. If the content differs from the newest version, there is one version
            more; if it does not, nothing changes. It is all or nothing.
+
+        JSON in items keeps the order of its keys and every digit; space between its tokens is left out.
 
         Errors:
 
