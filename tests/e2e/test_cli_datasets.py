@@ -245,3 +245,11 @@ def test_wrong_words_are_refused_in_one_line(desk: Desk, words: tuple[str, ...],
     assert ended.code == 2
     assert said in ended.reason
     assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", ["", "import", "show", "export", "add", "update", "delete", "diff", "purge"])
+def test_help_fits_a_screen(desk: Desk, verb: str) -> None:
+    lines = desk.run("dataset", *verb.split(), "--help").out.splitlines()
+
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80

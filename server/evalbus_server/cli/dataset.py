@@ -10,9 +10,7 @@ import typer
 
 from evalbus_server.cli.options import Db, Json, Server, one_place
 
-app = typer.Typer(
-    no_args_is_help=True, help="Import, show, change, compare and export datasets.", rich_markup_mode=None
-)
+app = typer.Typer(help="Import, show, change, compare and export datasets.", rich_markup_mode=None)
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The dataset.")]
 Version: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
-from evalbus import Item, client
+from evalbus import CallFailed, Item, client
 from evalbus_server.cli.client import ENCRYPTED
 from evalbus_server.dataset.read import Batch
 from evalbus_server.dataset.refusal import Refusal
@@ -59,10 +59,20 @@ class RemoteDatasets:
     ) -> Imported:
         """Import what is read: into a database of its own first, so that what is wrong is found with its line."""
         with TemporaryDirectory(prefix="evalbus-") as folder, open_store(Path(folder, "import.db")) as store:
+            store.create_dataset(name, await self._schemas(name))
             await Datasets(store).bring_in(name, batches, source=source, refused=refused, told=told)
             done = await self._client.upload_dataset(name, _items(store, name))
         tally = Tally(done.added, done.items_changed, done.removed)
         return Imported(_dataset(done.dataset), done.changed, tally)
+
+    async def _schemas(self, name: str) -> InfoChange:
+        try:
+            info = await self._client.dataset_info(name)
+        except CallFailed as failed:
+            if failed.reason != "DATASET_NOT_FOUND":
+                raise
+            return InfoChange()
+        return InfoChange(input_schema=info.input_schema, expected_schema=info.expected_schema)
 
     async def datasets(self) -> list[DatasetVersion]:
         """All datasets."""
