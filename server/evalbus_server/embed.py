@@ -97,6 +97,8 @@ class RunReport:
         """The numbers and the verdict, for people."""
         return _text(self.summary)
 
+    __repr__ = __str__  # pytest shows this of what an assertion is about
+
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:

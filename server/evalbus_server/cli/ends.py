@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from itertools import zip_longest
 
 from rich.console import Console
@@ -52,6 +54,12 @@ def code_of(document: Document, *, own: bool) -> ExitCode:
     return VERDICTS.get(document["verdict"], ExitCode.INCONCLUSIVE)
 
 
+def _as_typed() -> str:
+    """How this command was called, if by its path: then it is not among those that a shell finds by name."""
+    typed = sys.argv[0] if sys.argv else ""
+    return typed if os.sep in typed and not os.path.isabs(typed) else "evalbus"
+
+
 def _constant(document: Document) -> str:
     if document["state"] == "COMPLETED":
         return str(document["verdict"])
@@ -59,9 +67,9 @@ def _constant(document: Document) -> str:
 
 
 def _print_next(out: Console, document: Document, where: str) -> None:
-    run = document["run"]
-    lines = [f"evalbus runs results {run}{where}", f"evalbus runs show {run}{where} --json"]
+    run, evalbus = document["run"], _as_typed()
+    lines = [f"{evalbus} runs results {run}{where}", f"{evalbus} runs show {run}{where} --json"]
     if document["state"] in HALTED:
-        lines.insert(0, f"evalbus runs resume {run}{where}")
+        lines.insert(0, f"{evalbus} runs resume {run}{where}")
     for label, line in zip_longest(("next",), lines, fillvalue=""):
         out.print(Text(f"{label:9}{line}", "dim"), soft_wrap=True)

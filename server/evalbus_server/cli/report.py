@@ -141,6 +141,9 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     if verdict is not None:
         told = reason_of(document).removeprefix(f"{verdict}: ")
         yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {plain(told)}" if told else "")
+    errored = document["counts"]["errored"]
+    if verdict == "PASS" and errored:
+        yield Text(f"note     {_of_trials(errored, document['counts'])} errored: no criterion looks at that", "yellow")
 
 
 def _usage(usage: Document | None) -> str:

@@ -121,6 +121,7 @@ class Exchange:
         self._silence_is_short = self._silence < rules.timeout
         self._ended = False
         self._abandoning: asyncio.Future[None] | None = None
+        self._connecting: asyncio.Future[Conversation] | None = None
         self._reports_progress = "progress" in plugin.info.capabilities
         self._cancels = "cancel" in plugin.info.capabilities
         self._loop = asyncio.get_running_loop()
@@ -179,6 +180,8 @@ class Exchange:
         """Stop, and cancel what is in flight: answers that were quicker stand, the rest stays unanswered."""
         self.stop()
         self._cancelled = True
+        if self._connecting is not None:
+            self._connecting.cancel()
         flights = [*self._flying.values(), *self._running.values()]
         if self._cancels:
             self._to_cancel.extend((flight.trial.trial_id, flight.attempt) for flight in flights)
@@ -210,8 +213,8 @@ class Exchange:
         """
         try:
             while True:
-                if self._conversation is None:
-                    self._take(await self._plugin.converse(self._opening))
+                if self._conversation is None and not await self._reopen():
+                    return
                 assert self._conversation is not None
                 self._progressed = False
                 lost = await self._converse(self._conversation)
@@ -229,6 +232,21 @@ class Exchange:
         finally:
             self._disarm()
             self._leave_pools()
+
+    async def _reopen(self) -> bool:
+        """Open the conversation again; False if the run was cancelled meanwhile: nobody waits for a lost plugin then."""
+        self._connecting = asyncio.ensure_future(self._plugin.converse(self._opening))
+        try:
+            self._take(await self._connecting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._cancelled and (task is None or not task.cancelling()):
+                return False
+            self._connecting.cancel()
+            raise
+        finally:
+            self._connecting = None
+        return True
 
     async def close(self) -> None:
         """Break off whatever is open."""

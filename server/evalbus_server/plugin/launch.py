@@ -31,6 +31,8 @@ _log = structlog.get_logger("evalbus.plugin")
 class FixedAddress:
     """A plugin that listens already."""
 
+    hint = ": is it running there?"
+
     def __init__(self, address: str, token: str = "", *, limit: float = 10.0) -> None:
         """*limit* is in seconds."""
         self._address = address
@@ -64,6 +66,8 @@ class LaunchedProcess:
     The guard holds the other end of a pipe. When the server closes it, or dies in whatever way, the guard ends the
     plugin's process group and every descendant of it.
     """
+
+    hint = ""
 
     def __init__(
         self, argv: Sequence[str], folder: str, environment: Mapping[str, str], *, limit: float = 30.0

@@ -61,6 +61,8 @@ class Place(Protocol):
     token: str
     limit: float
     """Seconds until it must have answered Describe."""
+    hint: str
+    """What to look at when it does not answer."""
 
 
 class RemotePlugin:
@@ -146,7 +148,7 @@ class RemotePlugin:
         code, details = error.code(), details_of(error)
         words = await self._place.last_words()
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            said = f"did not answer Describe within {self._place.limit:g} s"
+            said = f"did not answer Describe within {self._place.limit:g} s{self._place.hint}"
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {said}{words}")
         if code is grpc.StatusCode.UNIMPLEMENTED:
             kind = "target" if self._codec.origin.name == "TARGET" else "scorer"

@@ -23,6 +23,7 @@ from evalbus_server.plugin.exchange import Exchange, Rules
 from evalbus_server.plugin.pool import Pool, Pools
 from evalbus_server.plugin.port import Flight, Plugin
 from evalbus_server.runner.names import score_keys, scorer_names
+from evalbus_server.scorer.mapping import Path, parse_path
 
 
 class Reachable(Plugin, Protocol):
@@ -87,6 +88,8 @@ class Crew:
         """What the plugins said of themselves: the target first, if there is one."""
         self.names: list[str] = []
         self.keys: tuple[ScoreKey, ...] = ()
+        self.paths: list[dict[str, Path]] = []
+        """The mapped inputs of each scorer."""
         self._plugins: list[Reachable] = []
         self.on_target: Callable[[list[Flight]], None] = _nobody
         self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
@@ -107,6 +110,10 @@ class Crew:
             self.infos = await _all([plugin.reach() for plugin in self._plugins])
             for (use, where), info in zip(uses, self.infos, strict=True):
                 _check_inputs(use, where, info)
+            self.paths = [
+                {name: parse_path(path, f"scorers[{index}].map.{name}") for name, path in use.map.items()}
+                for index, use in enumerate(experiment.scorers)
+            ]
             plugins = list(self._plugins)
             if experiment.target is not None:
                 self.target = self._exchange(experiment.target, "target", plugins.pop(0), self._target_done)
@@ -165,6 +172,15 @@ class Crew:
         if use.command is not None and self._means.commands is not None and use.command not in self._means.commands:
             message = f"{where}.command: this server does not start {' '.join(use.command)!r}; it starts only commands of its own configuration"
             raise Denied(Reason.COMMAND_NOT_ALLOWED, message, field=f"{where}.command")
+        if use.address is not None:
+            _check_address(use.address, where)
+        for name, text in {
+            f"{where}.token": use.token,
+            **{f"{where}.env.{key}": use.env[key] for key in use.env},
+        }.items():
+            if "${env:" in text and resolve_env(text, _Anything()) == text:
+                message = f"{name}: ${{env:NAME}} stands for a whole value, not for a part of one"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=name)
         return self._means.make_plugin(
             Wanted(
                 use,
@@ -239,6 +255,26 @@ def _rules(limits: Limits, scorer: ScorerUse | None, session: int) -> Rules:
         retries=limits.retries,
         session=session,
     )
+
+
+class _Anything(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _check_address(address: str, where: str) -> None:
+    """An address without a port would only be found out by waiting for it."""
+    if address.startswith(("unix:", "unix-abstract:")):
+        return
+    port = address.rpartition(":")[2]
+    if port == address or not port.isdecimal() or not 0 < int(port) < 65536:
+        message = f"{where}.address must end with a port, as in localhost:50051, or be unix:/path, not {address!r}"
+        raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.address")
 
 
 def _declared(exchange: Exchange, info: PluginInfo) -> Any:

@@ -30,7 +30,6 @@ from evalbus_server.runner.changes import changed, in_force
 from evalbus_server.runner.crew import Call, Crew, Means
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
-from evalbus_server.scorer.mapping import parse_path
 from evalbus_server.scorer.panel import Panel, Seat
 from evalbus_server.store import RunLog, Store
 from evalbus_server.watch.bell import Bell
@@ -415,8 +414,7 @@ class Runs:
         seats = []
         for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
             keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
-            paths = {name: parse_path(path) for name, path in use.map.items()}
-            seats.append(Seat(index, exchange, keys, crew.scorer_info(index), paths, use.sampling))
+            seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling))
         panel = Panel(
             seats,
             unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
@@ -711,9 +709,7 @@ def _check_same(run: Run, crew: Crew, *, accept_changed: bool) -> None:
     for before, now in zip(run.plugins, crew.identities, strict=True):
         if before != now and not accept_changed:
             what = "version" if before.version != now.version else "build"
-            message = (
-                f"plugin {now.name!r} has another {what} than when run {run.id} began: start a new run, or accept it"
-            )
+            message = f"plugin {now.name!r} has another {what} than when run {run.id} began: start a new run, or accept it (--accept-changed)"
             raise Unfit(Reason.PLUGIN_CHANGED, message)
 
 

@@ -13,7 +13,8 @@ from evalbus_server.model.event import Event
 from evalbus_server.model.run import Run
 from evalbus_server.watch.bell import Bell
 
-PAGE = 256
+PAGE = 16
+"""Events read at a time: what a slow watcher has not taken yet stays in memory."""
 IDLE_AFTER = 10.0
 """Seconds of quiet after which a watcher is told that all is well."""
 PROGRESS_EVERY = 0.2

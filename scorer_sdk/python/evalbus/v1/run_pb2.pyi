@@ -181,7 +181,7 @@ class StartRunResponse(_message.Message):
 
     @_builtins.property
     def plan(self) -> Global___Plan:
-        """What will be done."""
+        """What would be done; only with `validate_only`."""
 
     def __init__(
         self,

@@ -416,6 +416,25 @@ async def test_a_fault_of_the_sender_ends_the_exchange_instead_of_hanging_it():
         await asyncio.wait_for(table.exchange.run(), 5)
 
 
+async def test_a_cancel_does_not_wait_for_a_plugin_that_is_lost():
+    """Also while the conversation is being opened again."""
+    plugin = FakePlugin(lambda *_: DIE)
+    table = Table(plugin)
+    table.exchange.offer(flights(1))
+    await table.exchange.open()
+
+    async def never(opening):
+        await asyncio.sleep(3600)
+
+    plugin.converse = never  # type: ignore[assignment]
+    run = asyncio.ensure_future(table.exchange.run())
+    await asyncio.sleep(0.05)
+    table.exchange.cancel()
+
+    await asyncio.wait_for(run, 2)
+    assert table.done == {}
+
+
 async def test_nothing_is_left_behind_after_many_rounds():
     """Tasks are back to the start level (RC-03)."""
     before = len(asyncio.all_tasks())
