@@ -426,7 +426,7 @@ async def test_a_cancel_does_not_wait_for_a_plugin_that_is_lost():
     async def never(opening):
         await asyncio.sleep(3600)
 
-    plugin.converse = never  # type: ignore[assignment]
+    plugin.converse = never  # type: ignore[method-assign]
     run = asyncio.ensure_future(table.exchange.run())
     await asyncio.sleep(0.05)
     table.exchange.cancel()
