@@ -204,7 +204,7 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
         self, request: dataset_pb2.PurgeItemsRequest, context: Context
     ) -> dataset_pb2.PurgeItemsResponse:
         """Content out of everything."""
-        purged = self._datasets.purge(request.name, ids_of(request.ids))
+        purged = await self._datasets.purge(request.name, ids_of(request.ids))
         return dataset_pb2.PurgeItemsResponse(item_versions=purged.rows, results=purged.results)
 
 

@@ -124,4 +124,4 @@ class LocalDatasets:
 
     async def purge(self, name: str, ids: Sequence[str]) -> Purged:
         """Take the content of items out of everything."""
-        return self._datasets.purge(name, ids)
+        return await self._datasets.purge(name, ids)

@@ -14,12 +14,15 @@ from evalbus_server.dataset.importing import bring_in
 from evalbus_server.dataset.read import Batch
 from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.dataset.schema import MOST_FAULTS, checked_schema, checker
-from evalbus_server.errors import Invalid, NotFound, Reason
+from evalbus_server.errors import Invalid, NotFound, Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, Fault, InfoChange, ItemsInvalid, Purged, Tally
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.store import Staging, Store
 
 PAGE = 256
+CUT_TRIES = 40
+BETWEEN_TRIES = 0.05
+"""Seconds between two tries to cut the log."""
 MOST_ITEMS = 1_000
 """Items that one call may add, update or delete."""
 
@@ -151,9 +154,22 @@ class Datasets:
         finally:
             await _undone(restoration)
 
-    def purge(self, name: str, ids: Sequence[str]) -> Purged:
-        """Take the content of items out of everything; see Store.purge_items."""
-        return self._store.purge_items(name, ids)
+    async def purge(self, name: str, ids: Sequence[str]) -> Purged:
+        """Take the content of items out of everything, on disk too.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND: nothing was purged.
+            Conflict: DATASET_BUSY.
+            StoreTrouble: DATABASE_LOCKED: it is purged, but a reader needs the log, which still has it; ask again.
+        """
+        purged = self._store.purge_items(name, ids)
+        for _ in range(CUT_TRIES):
+            if self._store.cut_log():
+                return purged
+            await asyncio.sleep(BETWEEN_TRIES)
+        raise StoreTrouble(
+            Reason.DATABASE_LOCKED, "a reader still holds what was purged in the log: purge again when it is gone"
+        )
 
     async def remove(self, name: str) -> None:
         """Delete a dataset with all its versions.

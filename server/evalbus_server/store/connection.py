@@ -106,8 +106,12 @@ class Connection:
                 self.raw.execute("ROLLBACK")
 
     def cut_log(self) -> bool:
-        """Move the log into the file and cut it to nothing; whether no reader prevented it."""
-        return not self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        """Move the log into the file and cut it to nothing, if nobody prevents it just now; whether it is done."""
+        self.execute("PRAGMA busy_timeout = 0")
+        try:
+            return not self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        finally:
+            self.execute(f"PRAGMA busy_timeout = {_WAIT}")
 
     def close(self) -> None:
         """Close it; nothing can be asked of it afterwards."""

@@ -26,9 +26,6 @@ from evalbus_server.store.staging import Restoration, Upload
 
 _LONGEST_PAUSE = 0.005
 """Seconds between two commits under load, at most; four times what the last one took if that is less."""
-_TRIES = 20
-_BETWEEN_TRIES = 0.05
-"""Seconds between two tries to cut the log after a purge."""
 _LOOKED_AFTER = 1.0
 """Seconds of writing after which it is looked whether the file is still there."""
 
@@ -195,26 +192,24 @@ class Store(Reader):
         return restoration
 
     def purge_items(self, name: str, ids: Sequence[str]) -> Purged:
-        """Take the content of items out of everything; see purge.py.
+        """Take the content of items out of everything; see purge.py. Call `cut_log` until it is gone from the disk too.
 
         Raises:
             NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND.
             Conflict: DATASET_BUSY.
-            StoreTrouble: DATABASE_LOCKED: it is purged, but a reader holds what was in the log; ask again.
         """
         self._make_ready(name)
         purged = purge.purge(self._connection, name, ids, self._clock())
         self._has_purged = True
         self._purged.clear()
-        for _ in range(_TRIES):
-            if self._connection.cut_log():
-                self._checkpointer.note_all_moved()
-                return purged
-            time.sleep(_BETWEEN_TRIES)
-        raise StoreTrouble(
-            Reason.DATABASE_LOCKED,
-            f"a reader still holds what was purged from {self.path}: purge again when it is gone",
-        )
+        return purged
+
+    def cut_log(self) -> bool:
+        """Let nothing of what was overwritten be left in the log; False: a reader needs it just now."""
+        cut = self._connection.cut_log()
+        if cut:
+            self._checkpointer.note_all_moved()
+        return cut
 
     def create_run(self, run: Run) -> Run:
         """Store a new run, QUEUED, with its first event; or find the one that the same request made before.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,7 @@ def test_nothing_of_an_item_is_left_in_the_file(path: Path) -> None:
         assert on_disk(path)
 
         purged = store.purge_items("support", ["q1"])
+        assert store.cut_log()
 
         assert (purged.rows, purged.results) == (2, 1)
         assert store.dataset("support").version == 2
@@ -68,6 +71,7 @@ def test_what_comes_in_later_is_scrubbed(path: Path) -> None:
             if not again:
                 dataset(store, [*items(1), secret_item(), *items(3, "r")], "support")
                 store.purge_items("support", ["q1"])
+                assert store.cut_log()
             run = store.begin_session(store.create_run(run_of(store.dataset("support", 1), id=f"01{again}")).id)
             store.commit(run.id, told(1))
             store.commit(run.id, NOTHING._replace(outputs=[output(0, said="kept")]))
@@ -97,3 +101,20 @@ def test_a_purged_item_may_be_purged_again_and_an_unknown_one_not(store: Store) 
     with pytest.raises(NotFound, match="never had an item 'x'; nothing was purged") as caught:
         store.purge_items("support", ["x"])
     assert caught.value.reason is Reason.ITEM_NOT_FOUND
+
+
+def test_a_reader_prevents_the_log_from_being_cut_only_while_it_reads(path: Path) -> None:
+    with open_store(path) as store:
+        dataset(store, [secret_item()], "support")
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM item").fetchall()
+        store.purge_items("support", ["q1"])
+        begun = time.monotonic()
+        assert not store.cut_log()
+        assert time.monotonic() - begun < 0.5
+
+        reader.execute("COMMIT")
+        reader.close()
+        assert store.cut_log()
+        assert not on_disk(path)
