@@ -14,7 +14,7 @@ from evalbus_server.model.dataset import ItemChange, Tally
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection, Row
 
-STRETCH = 4096
+STRETCH = 512
 """Positions that are looked at in one go."""
 _FIELDS = tuple(Item.__dataclass_fields__)[1:]
 _NAMES = {"metadata_json": "metadata"}

@@ -63,7 +63,7 @@ async def test_others_run_during_an_import_a_change_and_a_deletion(store: Store,
         await watched(datasets.remove("d")),
     ]
 
-    assert max(longest) < 0.25, longest
+    assert max(longest) < 0.1, longest
 
 
 async def test_who_breaks_an_import_off_leaves_nothing(store: Store, tmp_path: Path) -> None:
