@@ -1,6 +1,6 @@
 """The bare limit: the same hops and the same writes as the server, and nothing else. No retries, no credits, no
-deadlines, no checks, no events to watch. `bare_line.py DB COUNT TARGET EXACT LEVENSHTEIN` (addresses), or with
-`-` for the scorers: both are computed in this process, as builtin ones are. Prints the seconds that it took.
+deadlines, no checks, no values. `bare_line.py DB COUNT TARGET EXACT LEVENSHTEIN` (addresses) prints the seconds that it
+took.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from typing import Any
 
 import grpc.aio
-from rapidfuzz.distance import Levenshtein
 
 from evalbus.v1 import item_pb2, output_pb2, scorer_pb2, scorer_pb2_grpc, target_pb2, target_pb2_grpc, value_pb2
 
@@ -95,7 +94,7 @@ class Belt:
 
     def __init__(self, line: Line, addresses: list[str]) -> None:
         self.line = line
-        self.channels = [grpc.aio.insecure_channel(address) for address in addresses if address != "-"]
+        self.channels = [grpc.aio.insecure_channel(address) for address in addresses]
         self.asked: asyncio.Queue[list[tuple[Any, ...]] | None] = asyncio.Queue(WINDOW)
         self.scored: asyncio.Queue[list[tuple[Any, str]] | None] = asyncio.Queue(WINDOW)
         self.target: Any = target_pb2_grpc.TargetStub(self.channels[0]).Answer()
@@ -126,14 +125,10 @@ class Belt:
             response = await self.target.read()
             batch = [(row, said.output.content.text) for row, said in zip(rows, response.answers.answers, strict=True)]
             self.line.store_outputs(batch)
-            if self.scorers:
-                await self.scored.put(batch)
-                tasks = scorer_pb2.ScoreTaskBatch(tasks=[task_of(*one) for one in batch])
-                for scorer in self.scorers:
-                    await scorer.write(scorer_pb2.ScoreRequest(tasks=tasks))
-            else:
-                alike = [Levenshtein.normalized_similarity(said, row[3]) for row, said in batch]
-                self.line.store_scores(batch, [float(said == row[3]) for row, said in batch], alike)
+            await self.scored.put(batch)
+            tasks = scorer_pb2.ScoreTaskBatch(tasks=[task_of(*one) for one in batch])
+            for scorer in self.scorers:
+                await scorer.write(scorer_pb2.ScoreRequest(tasks=tasks))
         await self.scored.put(None)
         for scorer in self.scorers:
             await scorer.done_writing()

@@ -89,12 +89,11 @@ def wait_for(socket: Path, process: subprocess.Popen[bytes]) -> None:
     time.sleep(0.05)
 
 
-def bare(contest: Contest, count: int, *, remote: bool) -> dict[str, Any]:
+def bare(contest: Contest, count: int) -> dict[str, Any]:
     """One run of the bare line."""
     path = contest.fresh(count)
-    kinds = KINDS if remote else ("target",)
-    with plugins("bare_plugins.py", contest.folder, kinds) as started:
-        addresses = [started[kind][0] if kind in started else "-" for kind in KINDS]
+    with plugins("bare_plugins.py", contest.folder) as started:
+        addresses = [started[kind][0] for kind in KINDS]
         said = call("bare_line.py", str(path), str(count), *addresses)
     contest.drop(path)
     return {"items_per_s": count / said["seconds"], **said}
@@ -179,9 +178,8 @@ def measure(options: argparse.Namespace, contest: Contest, console: Console) -> 
     sizes = options.items
     results: dict[str, dict[int, list[dict[str, Any]]]] = {}
     contestants: dict[str, Callable[[int], dict[str, Any]]] = {
-        "limit": lambda count: bare(contest, count, remote=True),
+        "limit": lambda count: bare(contest, count),
         "remote": lambda count: real(contest, count, remote_experiment(options.concurrency)),
-        "limit_builtin": lambda count: bare(contest, count, remote=False),
         "builtin": lambda count: real(contest, count, builtin_experiment(options.concurrency), ("target",)),
     }
     for size in sizes:
@@ -197,10 +195,9 @@ def measure(options: argparse.Namespace, contest: Contest, console: Console) -> 
         "concurrency": options.concurrency,
         "limit_items_per_s": rate["limit"],
         "remote_items_per_s": rate["remote"],
-        "limit_builtin_items_per_s": rate["limit_builtin"],
         "builtin_items_per_s": rate["builtin"],
         "ratio_remote": rate["remote"] / rate["limit"],
-        "ratio_builtin": rate["builtin"] / rate["limit_builtin"],
+        "ratio_builtin": rate["builtin"] / rate["limit"],
         "rss_mb": {str(size): median(results["remote"][size], "rss_mb") for size in sizes},
         "rss_mb_builtin": {str(size): median(results["builtin"][size], "rss_mb") for size in sizes},
         "cpu_us_per_item": {
@@ -238,13 +235,10 @@ def measure_latency(options: argparse.Namespace, contest: Contest, console: Cons
 
 def show(report: dict[str, Any], console: Console) -> None:
     """The report as a table."""
-    table = Table("work", "items/s", "bare limit", "ratio", title=f"{max(report['items']):,} items, medians")
-    for name, limit, title in (
-        ("remote", "limit", "target and two remote scorers"),
-        ("builtin", "limit_builtin", "target remote, two builtin scorers"),
-    ):
-        rate, bare_rate = report[f"{name}_items_per_s"], report[f"{limit}_items_per_s"]
-        table.add_row(title, f"{rate:,.0f}", f"{bare_rate:,.0f}", f"{report[f'ratio_{name}']:.2f}")
+    table = Table("work", "items/s", "of the limit", title=f"{max(report['items']):,} items, medians")
+    table.add_row("bare limit: target and two scorers, nothing else", f"{report['limit_items_per_s']:,.0f}", "1")
+    for name, title in (("remote", "target and two remote scorers"), ("builtin", "target, and two builtin scorers")):
+        table.add_row(title, f"{report[f'{name}_items_per_s']:,.0f}", f"{report[f'ratio_{name}']:.2f}")
     console.print(table)
     more = Table("figure", "value")
     for size, peak in report["rss_mb"].items():

@@ -362,29 +362,27 @@ class Exchange:
         self._memberships = []
 
     def _launch(self, part: list[Flight], now: float) -> None:
-        wall = time.time()
+        """Take flights into the air. What only a failed attempt needs to know is left to the failure."""
         rules = self._rules
-        base = rules.session * 1000
-        flying = self._flying
+        first = rules.session * 1000 + 1
         limit = rules.timeout
-        whole = rules.trial_timeout
         deadline = now + limit
+        flying = self._flying
         for flight in part:
-            flight.attempt = (flight.attempt or base) + 1
             flight.sent = now
-            flight.sent_at = wall
             flight.deadline = deadline
-            if flight.first_sent is None:
-                flight.first_sent = now
-                flight.budget = whole
-            else:
+            if flight.attempt:
+                flight.attempt += 1
                 flight.started = False
-            if flight.budget is not None and flight.budget < limit:
-                flight.deadline = now + flight.budget
+            else:
+                flight.attempt = first
+            flying[flight.trial.trial_id] = flight
+            left = rules.trial_timeout if flight.budget is None else flight.budget
+            if left < limit:
+                flight.deadline = now + left
                 self._serial += 1
                 heapq.heappush(self._short, (flight.deadline, self._serial, flight, flight.attempt))
                 self._arm(flight.deadline)
-            flying[flight.trial.trial_id] = flight
         self._arm(now + self._patience())
 
     def _patience(self) -> float:
@@ -454,11 +452,14 @@ class Exchange:
             return False  # cancelled for the whole run: the trial stays pending (O5)
         if flight.failures is None:
             flight.failures = []
-        flight.failures.append(FailedAttempt(flight.attempt, failure, usage, flight.sent_at, now - flight.sent))
+        flight.failures.append(self._failed_attempt(flight, failure, usage, now))
         if usage is not None:
             flight.usage = usage if flight.usage is None else flight.usage + usage
-        if flight.budget is not None:
-            flight.budget -= now - flight.sent
+        if flight.first_sent is None:
+            flight.first_sent = flight.sent
+            flight.budget = self._rules.trial_timeout
+        assert flight.budget is not None
+        flight.budget -= now - flight.sent
         wait = None if self._stopped else self._pause_before_retry(flight, failure, now)
         if wait is None:
             flight.result = failure
@@ -467,6 +468,10 @@ class Exchange:
         heapq.heappush(self._later, (now + wait, self._serial, flight))
         self._arm(now + wait)
         return False
+
+    def _failed_attempt(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> FailedAttempt:
+        duration = now - flight.sent
+        return FailedAttempt(flight.attempt, failure, usage, time.time() - duration, duration)
 
     def _pause_before_retry(self, flight: Flight, failure: Failure, now: float) -> float | None:
         """Seconds until the next attempt; None if there is none (the table of contract.md)."""
@@ -504,8 +509,7 @@ class Exchange:
             if entry.kind is ProgressKind.STARTED and not flight.started:
                 flight.started = True
                 limit = self._rules.timeout
-                if flight.budget is not None and flight.budget < limit:
-                    limit = flight.budget
+                limit = min(limit, self._rules.trial_timeout if flight.budget is None else flight.budget)
                 flight.deadline = now + limit
                 self._flying.pop(entry.trial_id, None)
                 self._running[entry.trial_id] = flight  # at the end: it has the latest deadline
@@ -676,7 +680,7 @@ class Exchange:
                 flight.result = self._loss_as_failure(lost, words)
                 flight.failures = [
                     *(flight.failures or ()),
-                    FailedAttempt(flight.attempt, flight.result, None, flight.sent_at, flight.latency),
+                    self._failed_attempt(flight, flight.result, None, now),
                 ]
                 final.append(flight)
             elif lost.too_large or flight.losses >= LOSSES_BEFORE_SUSPICION:

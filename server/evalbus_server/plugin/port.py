@@ -24,15 +24,14 @@ class Flight:
     """The number of the attempt in flight: session * 1000 + n."""
     sent = 0.0
     """When the attempt was sent, by the loop's clock."""
-    sent_at = 0.0
-    """The same in seconds since 1970."""
     first_sent: float | None = None
+    """When the first attempt was sent; None as long as none has failed."""
     started = False
     heard = 0.0
     """When there was news of it, by the loop's clock; only once it has started."""
     deadline = 0.0
     budget: float | None = None
-    """Seconds left for all attempts together; None before the first."""
+    """Seconds left for all attempts together; None as long as none has failed."""
     losses = 0
     """Streams that broke while it was in flight."""
     failures: list[FailedAttempt] | None = None

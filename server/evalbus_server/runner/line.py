@@ -306,8 +306,8 @@ class Line:
         self.counts = committed.counts
         if left:
             self._room.set()
-        if changes.scores:
-            self._panel.stored({record.trial_id for record in changes.scores})
+        if changes.scores or changes.results:
+            self._panel.stored(changes.scores, changes.results)
         if stored and self._panel.seats:
             self._panel.offer(stored, committed.last_n)
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Item, Need, Output, Score, ScorerInfo, Usage, Value
 from evalbus_server.model.run import ScoreKey
-from evalbus_server.model.trial import AttemptRecord, OpenTrial, ScoreRecord, epoch_of
+from evalbus_server.model.trial import AttemptRecord, OpenTrial, ResultRecord, ScoreRecord, epoch_of
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
 
@@ -121,9 +121,14 @@ class Panel:
             if not trial.holding and trial.waiting:
                 self._trials.pop(trial.trial_id, None)  # everybody is behind: it comes back from the store
 
-    def stored(self, trial_ids: Iterable[int]) -> None:
-        """Scores of these trials are stored: those that nobody works on leave the memory."""
-        for trial_id in trial_ids:
+    def stored(self, scores: Sequence[ScoreRecord], results: Sequence[ResultRecord]) -> None:
+        """Scores and results are stored: trials that have ended, or that nobody works on, leave the memory."""
+        trials = self._trials
+        for result in results:
+            trials.pop(result.trial_id, None)
+        if not any(seat.behind for seat in self.seats):
+            return  # then somebody works on every other
+        for trial_id in {record.trial_id for record in scores}:
             trial = self._trials.get(trial_id)
             if trial is not None and not trial.holding:
                 del self._trials[trial_id]
