@@ -17,13 +17,16 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.text import Text
 
+from evalbus import CallFailed
 from evalbus_server import logs
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.database import Database
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude, present
+from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
+from evalbus_server.errors import Reason
 from evalbus_server.model.event import Event
 from evalbus_server.model.run import Outcome, Run, RunState
 from evalbus_server.model.summary import Summary
@@ -167,8 +170,26 @@ async def watch(source: Source, run_id: str, place: Place, *, as_json: bool) -> 
     """Follow a run to its end: as events, one a line, or as a display and a report."""
     run = await source.run(run_id)
     await follow_to_the_end(source, run, events=as_json)
-    summary = await source.summary(await source.run(run.id))
+    summary = await numbers_at_the_end(source, run, place)
     return conclude(summary, place.options, as_json=as_json, own=False, silent=as_json)
+
+
+async def numbers_at_the_end(source: Source, run: Run, place: Place) -> Summary:
+    """The numbers of a run that was followed to its end.
+
+    Raises:
+        Ending: the server that carried it out has ended too; the run keeps what is stored.
+    """
+    try:
+        return await source.summary(await source.run(run.id))
+    except CallFailed as error:
+        if error.reason != Reason.SERVER_UNREACHABLE:
+            raise
+        message = (
+            f"run {run.id} was followed until its server ended; what is stored stays. When the server is back: "
+            f"evalbus runs show {run.id}{place.options}, and runs resume if it is INTERRUPTED"
+        )
+        raise Ending(ExitCode.TROUBLE, error.reason, message) from None
 
 
 async def follow_to_the_end(source: Source, run: Run, *, events: bool) -> None:

@@ -10,7 +10,7 @@ from evalbus_server import logs
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import Ending, ExitCode
-from evalbus_server.cli.reading import Place, follow_to_the_end
+from evalbus_server.cli.reading import Place, follow_to_the_end, numbers_at_the_end
 from evalbus_server.cli.report import print_json
 from evalbus_server.cli.running import Asked, print_plan
 from evalbus_server.model.run import Run
@@ -40,7 +40,7 @@ def carried(place: Place, begin: Callable[[Remote], Awaitable[Run]], *, as_json:
                     print(run.id)
                 return ExitCode.PASS
             await follow_to_the_end(server, run, events=False)
-            summary = await server.summary(await server.run(run.id))
+            summary = await numbers_at_the_end(server, run, place)
         return conclude(summary, place.options, as_json=as_json, own=False)
 
     try:
