@@ -7,6 +7,7 @@ than an even share; while nobody does, one may take all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 
 class Pool:
@@ -79,11 +80,11 @@ class Member:
 
 
 class Pools:
-    """The pools of a server, by name."""
+    """The pools of a server, by name; one that has no members is forgotten."""
 
     def __init__(self) -> None:
         """None yet."""
-        self._pools: dict[tuple[str, ...], Pool] = {}
+        self._pools: WeakValueDictionary[tuple[str, ...], Pool] = WeakValueDictionary()
 
     def get(self, key: tuple[str, ...], capacity: int) -> Pool:
         """The pool of this name; the latest capacity counts for all."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -118,7 +119,7 @@ class Runs:
         self._clock = clock
         self._working: dict[str, Working] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._starting: dict[str, asyncio.Lock] = {}
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # as long as somebody holds one
 
     # --- starting -----------------------------------------------------------------------------------------------
 

@@ -58,10 +58,24 @@ def test_who_leaves_gives_everything_back():
 def test_a_pool_has_one_name_in_a_server():
     """The latest capacity counts for all."""
     pools = Pools()
+    member = pools.get(("named", "gpu"), 3).join(nobody)
+    member.hold(2)
 
+    assert pools.get(("named", "gpu"), 3).held == 2
     assert pools.get(("named", "gpu"), 3) is pools.get(("named", "gpu"), 5)
     assert pools.get(("named", "gpu"), 5).capacity == 5
     assert pools.get(("plugin", "gpu"), 1) is not pools.get(("named", "gpu"), 5)
+
+
+def test_a_pool_without_members_is_forgotten():
+    """A server that runs for months does not collect the pools of all its runs."""
+    pools = Pools()
+    member = pools.get(("named", "gpu"), 3).join(nobody)
+    member.hold(2)
+    member.leave()
+    del member
+
+    assert pools.get(("named", "gpu"), 3).held == 0
 
 
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60))
