@@ -20,7 +20,8 @@ from evalbus_server.api.listening import OPTIONS, Listening, bind
 from evalbus_server.api.rules import Allowed
 from evalbus_server.api.runs import RunService
 from evalbus_server.api.start import Starter
-from evalbus_server.runner.runs import GRACE, Runs
+from evalbus_server.runner.end import GRACE
+from evalbus_server.runner.runs import Runs
 from evalbus_server.store import Store
 from evalbus_server.watch.bell import Bell
 

@@ -14,7 +14,8 @@ from evalbus_server.api.upload import MOST_ITEMS, stored
 from evalbus_server.errors import Conflict, Invalid, Reason, Unfit, Unreachable
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
-from evalbus_server.runner.runs import Plan, Runs
+from evalbus_server.runner.plan import Plan
+from evalbus_server.runner.runs import Runs
 from evalbus_server.store import Store
 from evalbus_server.wire.experiment import experiment_from_proto
 

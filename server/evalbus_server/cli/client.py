@@ -25,7 +25,7 @@ from evalbus_server.model.run import Outcome, Run, ScoreKey
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
-from evalbus_server.runner.runs import Plan
+from evalbus_server.runner.plan import Plan
 from evalbus_server.settings import TOKEN_VARIABLE
 from evalbus_server.store import RunFilter
 from evalbus_server.watch.follow import Idle

@@ -28,7 +28,8 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
 from evalbus_server.runner.documents import DocumentError, read_yaml
 from evalbus_server.runner.experiment_file import from_document, load
-from evalbus_server.runner.runs import Runs, rescoring
+from evalbus_server.runner.rescore import rescoring
+from evalbus_server.runner.runs import Runs
 from evalbus_server.settings import database_path
 from evalbus_server.wire.jsonform import run_document
 

@@ -14,7 +14,7 @@ from evalbus_server.cli.reading import Place, follow_to_the_end, numbers_at_the_
 from evalbus_server.cli.report import print_json
 from evalbus_server.cli.running import Asked, print_plan
 from evalbus_server.model.run import Run
-from evalbus_server.runner.runs import Plan
+from evalbus_server.runner.plan import Plan
 from evalbus_server.wire.jsonform import run_document
 
 

@@ -20,8 +20,10 @@ from evalbus_server.cli.reading import Place
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
+from evalbus_server.runner.end import GRACE
 from evalbus_server.runner.experiment_file import load
-from evalbus_server.runner.runs import GRACE, Plan, Runs
+from evalbus_server.runner.plan import Plan
+from evalbus_server.runner.runs import Runs
 
 LOOKED_EVERY = 0.1
 """Seconds between two looks at how the run goes, while they are shown."""

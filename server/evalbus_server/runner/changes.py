@@ -11,6 +11,7 @@ from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
 from evalbus_server.runner.experiment_file import from_document
+from evalbus_server.runner.floor import Admit, Floor
 
 LIMITS = ("concurrency", "timeout", "trial_timeout", "retries", "max_errors", "tokens", "cost")
 _PATH = re.compile(rf"limits\.({'|'.join(LIMITS)})|scorers(\..+|\[.+\])\.(concurrency|timeout)")
@@ -40,3 +41,20 @@ def changed(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
         return from_document(experiment, overrides)
     except Invalid as error:
         raise Invalid(error.reason, str(error).removeprefix("--set "), field=error.field) from None
+
+
+def change_limits(floor: Floor, run_id: str, settings: Mapping[str, Any], admit: Admit) -> Run:
+    """Change limits of a run: at once if it is at work here, else from when it goes on."""
+    run = floor.store.run(run_id)
+    experiment = admit(changed(in_force(run), settings))
+    run = floor.store.change_limits(run.id, settings)
+    working = floor.working.get(run.id)
+    if working is not None:
+        working.experiment = experiment
+        working.crew.change(experiment)
+        if working.watchdog is not None:
+            working.watchdog.change(experiment.limits)
+        if working.line is not None:
+            working.line.widen()
+    floor.bell.ring(run.id)
+    return run

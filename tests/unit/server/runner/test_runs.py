@@ -203,7 +203,7 @@ async def test_a_slow_scorer_holds_up_nobody_and_catches_up_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """When its window is full, outputs leave the memory and come back from the store, each once."""
-    monkeypatch.setattr("evalbus_server.runner.runs.window_for", lambda concurrency: 64)
+    monkeypatch.setattr("evalbus_server.runner.session.window_for", lambda concurrency: 64)
     seen: list[str] = []
     stored_when_slow_began: list[int] = []  # by each of the first few, which are asked together
 
@@ -716,7 +716,7 @@ async def test_a_run_that_waits_for_its_turn_ends_at_once_when_it_is_asked_to(
 
     plugins = target_of(answer)
     async with desk(tmp_path, numbered(3)) as d:
-        d.runs._turns = asyncio.Semaphore(1)
+        d.runs._floor.turns = asyncio.Semaphore(1)
         first, second, third = [await d.runs.start(d.experiment(plugins), given=plugins) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert d.store.run(second.id).state is RunState.QUEUED
@@ -731,7 +731,7 @@ async def test_a_run_that_waits_for_its_turn_ends_at_once_when_it_is_asked_to(
         assert (await asyncio.wait_for(d.runs.wait(third.id), 10)).state is RunState.COMPLETED
         await d.runs.resume(second.id, given=plugins)
         assert (await asyncio.wait_for(d.runs.wait(second.id), 10)).state is RunState.COMPLETED
-        assert d.runs._turns._value == 1
+        assert d.runs._floor.turns._value == 1
 
 
 async def test_a_run_whose_baseline_was_deleted_can_still_be_read(tmp_path: Path):

@@ -1,0 +1,70 @@
+"""Ending: who stops a run before it is done says as what it ends, and how long trials in flight get."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evalbus_server.errors import Reason, Unfit
+from evalbus_server.model.run import Run, RunState, Verdict
+from evalbus_server.runner.floor import Floor, Working
+
+GRACE = 10.0
+"""Seconds that trials in flight get when a run is stopped, before they are cancelled."""
+
+
+def cancel(floor: Floor, run_id: str) -> Run:
+    """Cancel a run: nothing more is asked, and what is in flight is cancelled."""
+    run = floor.store.run(run_id)
+    working = floor.working.get(run.id)
+    if working is None:
+        if run.state.over:
+            return run
+        if run.state is RunState.PAUSED:
+            reason, verdict = "CANCELLED: on request, while it was paused", Verdict.INCONCLUSIVE
+            run = floor.store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=verdict)
+            floor.bell.ring(run.id)
+            return run
+        raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is carried out by another process; ask that one")
+    end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)
+    return floor.store.run(run.id)
+
+
+def pause(floor: Floor, run_id: str) -> Run:
+    """Pause a run: nothing more is asked, and what is in flight finishes."""
+    run = floor.store.run(run_id)
+    working = floor.working.get(run.id)
+    if working is None:
+        if run.state is RunState.PAUSED:
+            return run
+        raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is {run.state.name} and not at work here: nothing to pause")
+    end(working, RunState.PAUSED, "PAUSED: on request", grace=None)
+    return floor.store.run(run.id)
+
+
+async def stop(floor: Floor, run_id: str, grace: float) -> None:
+    """Interrupt a run that is at work here, and wait for its end."""
+    working = floor.working.get(run_id)
+    if working is not None:
+        end(working, RunState.INTERRUPTED, "INTERRUPTED: stopped before it was done", grace=grace)
+        await working.over.wait()
+
+
+async def stop_all(floor: Floor, grace: float) -> None:
+    """Interrupt all runs and wait for their ends."""
+    await asyncio.gather(*(stop(floor, run_id, grace) for run_id in list(floor.working)))
+
+
+def end(working: Working, state: RunState, reason: str, *, grace: float | None) -> None:
+    """Let a run end in *state*; trials in flight get *grace* seconds, or as long as they take (None)."""
+    if working.ending is None or working.ending is RunState.PAUSED:
+        working.ending, working.reason = state, reason
+        working.asked_to_end.set()
+    line = working.line
+    if line is None:
+        return
+    if grace == 0:
+        line.cancel()
+        return
+    line.stop()
+    if grace is not None and working.hard is None:
+        working.hard = asyncio.get_running_loop().call_later(grace, line.cancel)

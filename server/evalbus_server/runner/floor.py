@@ -1,0 +1,81 @@
+"""The floor: what all who handle runs share. The store, the means of plugins, and the runs that are at work here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+from evalbus._definition import Plugin as Definition
+from evalbus_server.errors import Reason, Unfit
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import Run, RunState
+from evalbus_server.runner.crew import Crew, Means
+from evalbus_server.runner.limits import Watchdog
+from evalbus_server.runner.line import Line
+from evalbus_server.store import Store
+from evalbus_server.watch.bell import Bell
+
+AT_ONCE = 8
+"""More runs than this wait their turn."""
+PAGE = 1000
+
+Given = Mapping[str, Definition[Any, Any]]
+"""Functions that an embedded run is given as plugins, by name."""
+Admit = Callable[[Experiment], Experiment]
+"""Refuses what an experiment may not do here."""
+
+
+def as_it_is(experiment: Experiment) -> Experiment:
+    """Admit everything."""
+    return experiment
+
+
+@dataclass(slots=True)
+class Working:
+    """A run at work here: one task, which owns all that it starts."""
+
+    run: Run
+    crew: Crew
+    experiment: Experiment
+    """With the limits in force."""
+    task: asyncio.Task[None] | None = None
+    line: Line | None = None
+    watchdog: Watchdog | None = None
+    ending: RunState | None = None
+    """How it ends if trials are pending: set by whoever stops it."""
+    reason: str = ""
+    hard: asyncio.TimerHandle | None = None
+    asked_to_end: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Floor:
+    """One store, and who works on it."""
+
+    def __init__(self, store: Store, means: Means, bell: Bell, clock: Callable[[], float] = time.time) -> None:
+        """*means* is what plugins are made with; *bell* is rung when something was stored of a run."""
+        self.store = store
+        self.means = means
+        self.bell = bell
+        self.clock = clock
+        self.working: dict[str, Working] = {}
+        self.turns = asyncio.Semaphore(AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # as long as somebody holds one
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """Held by whoever begins or deletes a run, under its id or the request id that it comes from."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def check_over(self, run: Run, done: str) -> None:
+        """Check that a run is over, so that it can be *done* something to.
+
+        Raises:
+            Unfit: RUN_AT_WORK.
+        """
+        if run.id in self.working or not run.state.over:
+            message = f"run {run.id} is {run.state.name}; only a run that is over can be {done}"
+            raise Unfit(Reason.RUN_AT_WORK, message)

@@ -1,0 +1,119 @@
+"""The plan: what a run would do, and all that can be checked before it, without storing anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evalbus import Item, PluginInfo
+from evalbus_server.aggregate.criteria import check_criteria
+from evalbus_server.dataset.select import Selector
+from evalbus_server.errors import Invalid, Reason, ServerError, Unfit
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import DatasetVersion, RunState, ScoreKey, Selection
+from evalbus_server.model.trial import EPOCHS
+from evalbus_server.runner.crew import Call, Crew
+from evalbus_server.runner.floor import PAGE, Floor, Given
+from evalbus_server.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will do."""
+
+    items: int
+    epochs: int
+    plugins: tuple[PluginInfo, ...]
+    keys: tuple[ScoreKey, ...]
+    has_target: bool
+    scorers: int
+
+    @property
+    def trials(self) -> int:
+        """Trials in all."""
+        return self.items * self.epochs
+
+
+async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | None, given: Given) -> Plan:
+    """Check an experiment over *items*, or over its stored dataset; raises whatever would hinder the run."""
+    if items is None:
+        selection = await select(floor.store, experiment, dataset_of(floor.store, experiment))
+        count = selection.items
+    else:
+        selector = Selector(experiment.dataset.items, experiment.dataset.limit)
+        count = sum(1 for item in items if selector.takes(item.id))
+    check_size(experiment, count)
+    crew = Crew(Call(experiment, "validation", 1, count, given), floor.means)
+    await crew.assemble()
+    try:
+        check_against(floor.store, experiment, crew.keys)
+        infos = tuple(crew.infos)
+        return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, len(crew.scorers))
+    finally:
+        await crew.dismiss()
+
+
+def dataset_of(store: Store, experiment: Experiment) -> DatasetVersion:
+    """The stored dataset of an experiment.
+
+    Raises:
+        Invalid: it is not stored yet.
+        NotFound: there is none of this name and version.
+    """
+    use = experiment.dataset
+    if use.source != "stored" or use.name is None:
+        raise Invalid(Reason.EXPERIMENT_INVALID, "dataset: it is not stored yet; upload it first", field="dataset")
+    return store.dataset(use.name, use.version)
+
+
+async def select(store: Store, experiment: Experiment, dataset: DatasetVersion) -> Selection:
+    """Count the selected items, and find the last one."""
+    use = experiment.dataset
+    if not use.items and use.limit is None:
+        return Selection((), dataset.items, store.last_position(dataset.name, dataset.version))
+    selector = Selector(use.items, use.limit)
+    after = last = -1
+    count = 0
+    while page := store.items(dataset.name, dataset.version, after=after, limit=PAGE):
+        after = page[-1].position
+        for stored in page:
+            if selector.takes(stored.id):
+                count, last = count + 1, stored.position
+        if selector.full:
+            break
+        await asyncio.sleep(0)
+    return Selection(use.items, count, last)
+
+
+def check_size(experiment: Experiment, items: int) -> None:
+    """Check that there is something to run, and no more than can be numbered.
+
+    Raises:
+        Unfit: NOTHING_TO_RUN.
+        Invalid: too many epochs.
+    """
+    if items == 0:
+        chosen = " with these `items` and `limit`" if experiment.dataset.items or experiment.dataset.limit else ""
+        raise Unfit(Reason.NOTHING_TO_RUN, f"nothing to run: the dataset has no item{chosen}", field="dataset")
+    if experiment.epochs.count > EPOCHS:
+        raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")
+
+
+def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
+    """Check criteria against what the scorers declare and which runs are stored.
+
+    Raises:
+        Invalid: a criterion names what does not exist.
+    """
+    check_criteria(experiment.criteria, keys, experiment.epochs.count)
+    for index, criterion in enumerate(experiment.criteria):
+        if criterion.baseline is not None:
+            try:
+                baseline = store.run(criterion.baseline)
+            except ServerError as error:
+                message = f"criteria[{index}].baseline: {error}"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline") from None
+            if baseline.state is not RunState.COMPLETED:
+                message = f"criteria[{index}].baseline: run {baseline.id} is {baseline.state.name}, not COMPLETED"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")

@@ -1,0 +1,32 @@
+"""Rescoring: a run of its own over the outputs of a finished one. Nobody asks the target."""
+
+from __future__ import annotations
+
+from evalbus_server.errors import Invalid, Reason, Unfit
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import Run, RunState
+from evalbus_server.runner.floor import Floor, Given
+from evalbus_server.runner.start import create
+
+
+async def rescore(floor: Floor, run_id: str, experiment: Experiment, given: Given) -> Run:
+    """Start a run that scores the outputs of a COMPLETED one by the scorers of *experiment*."""
+    source = floor.store.run(run_id)
+    if source.id in floor.working or source.state is not RunState.COMPLETED:
+        message = f"run {source.id} is {source.state.name}; only a COMPLETED run has all outputs to be scored"
+        raise Unfit(Reason.RUN_INCOMPLETE, message)
+    return await create(floor, rescoring(source, experiment), "", given, source.id)
+
+
+def rescoring(source: Run, experiment: Experiment) -> Experiment:
+    """An experiment over the outputs of a run: its scorers, over what the run had asked.
+
+    Raises:
+        Invalid: it has no scorers, or does not fit the run's epochs.
+    """
+    if not experiment.scorers:
+        raise Invalid(Reason.EXPERIMENT_INVALID, "scorers: there must be one, or nothing is scored", field="scorers")
+    epochs = experiment.epochs.model_copy(update={"count": source.epochs})
+    dataset = Experiment.from_json(source.experiment_json).dataset
+    over = experiment.model_copy(update={"dataset": dataset, "target": None, "epochs": epochs})
+    return Experiment.from_json(over.canonical_json())

@@ -1,0 +1,88 @@
+"""Resuming: a run that has halted goes on as what it was, and only what is missing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evalbus_server.errors import Reason, Unfit
+from evalbus_server.model.run import Run, RunState
+from evalbus_server.runner.changes import in_force
+from evalbus_server.runner.crew import Call, Crew
+from evalbus_server.runner.floor import Admit, Floor, Given, as_it_is
+from evalbus_server.runner.session import go_to_work
+
+RESUMABLE = (RunState.PAUSED, RunState.INTERRUPTED, RunState.ABORTED, RunState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On which terms work on a run begins again."""
+
+    accept_changed: bool = False
+    """Also though a plugin is another version or build than before."""
+    given: Given
+    admit: Admit = as_it_is
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How work on a run begins again."""
+
+    check: Callable[[Run], None]
+    """Raises if it may not."""
+    queue: Callable[[Run], None]
+    """Stores that it is QUEUED."""
+
+
+async def resume(floor: Floor, run_id: str, terms: Terms) -> Run:
+    """Go on with a run that is PAUSED, INTERRUPTED, ABORTED or CANCELLED."""
+
+    def check(run: Run) -> None:
+        if run.id in floor.working or run.state not in RESUMABLE:
+            states = ", ".join(state.name for state in RESUMABLE)
+            message = f"run {run.id} is {run.state.name}; what can be resumed is {states}"
+            raise Unfit(Reason.RUN_NOT_RESUMABLE, message)
+
+    def queue(run: Run) -> None:
+        floor.store.change_state(run.id, RunState.QUEUED, reason="RESUMED: on request")
+
+    return await begin_again(floor, run_id, Again(check, queue), terms)
+
+
+async def begin_again(floor: Floor, run_id: str, again: Again, terms: Terms) -> Run:
+    """Reach the plugins of a run anew, check that they are what they were, and let the run go to work."""
+    run = floor.store.run(run_id)
+    async with floor.lock(run.id):
+        run = floor.store.run(run.id)
+        again.check(run)
+        experiment = terms.admit(in_force(run))
+        call = Call(experiment, run.id, run.session + 1, run.selection.items, terms.given)
+        crew = Crew(call, floor.means)
+        await crew.assemble()
+        try:
+            _check_same(run, crew, accept_changed=terms.accept_changed)
+            again.queue(run)
+            run = floor.store.run(run.id)
+        except BaseException:
+            await crew.dismiss()
+            raise
+        go_to_work(floor, run, crew, experiment)
+        floor.bell.ring(run.id)
+    return run
+
+
+def _check_same(run: Run, crew: Crew, *, accept_changed: bool) -> None:
+    """A run's results belong together only if its plugins stayed what they were.
+
+    Raises:
+        Unfit: PLUGIN_CHANGED.
+    """
+    if crew.keys != run.score_keys:
+        message = f"the scorers of run {run.id} declare other scores than before: start a new run"
+        raise Unfit(Reason.PLUGIN_CHANGED, message)
+    for before, now in zip(run.plugins, crew.identities, strict=True):
+        if before != now and not accept_changed:
+            what = "version" if before.version != now.version else "build"
+            message = f"plugin {now.name!r} has another {what} than when run {run.id} began: start a new run, or accept it (--accept-changed)"
+            raise Unfit(Reason.PLUGIN_CHANGED, message)

@@ -1,0 +1,202 @@
+"""One session of a run: its turn, its line with all stations put together, and its end as stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from evalbus import Usage
+from evalbus_server.aggregate.judge import check_scores, judge
+from evalbus_server.errors import Reason, ServerError, StoreTrouble
+from evalbus_server.model.experiment import Experiment, Limits
+from evalbus_server.model.run import Run, RunState, Verdict
+from evalbus_server.model.trial import Changes
+from evalbus_server.runner.crew import Crew
+from evalbus_server.runner.end import end
+from evalbus_server.runner.floor import PAGE, Floor, Working
+from evalbus_server.runner.limits import Watchdog
+from evalbus_server.runner.line import Line, window_for
+from evalbus_server.runner.summarise import summarise
+from evalbus_server.scorer.panel import Panel, Seat
+from evalbus_server.store import RunLog
+
+_log = structlog.get_logger("evalbus.run")
+
+
+def go_to_work(floor: Floor, run: Run, crew: Crew, experiment: Experiment) -> None:
+    """Let a run that is QUEUED wait for its turn and be carried out, in a task of its own."""
+    working = Working(run, crew, experiment)
+    floor.working[run.id] = working
+    working.task = asyncio.create_task(_work(floor, working), name=f"run {run.id}")
+
+
+async def _work(floor: Floor, working: Working) -> None:
+    """Carry a run out, from its turn to its end."""
+    run_id = working.run.id
+    state, reason = RunState.INTERRUPTED, ""
+    try:
+        async with _turn(floor, working):
+            if working.ending is None:
+                working.run = floor.store.begin_session(run_id)
+                floor.bell.ring(run_id)
+                _log.info("run started", run=run_id, trials=working.run.counts.planned)
+                await _carry(floor, working)
+            state, reason = _end_of(floor, working)
+    except asyncio.CancelledError:
+        state, reason = RunState.INTERRUPTED, "STOPPED: the server ended"
+        raise
+    except Exception as error:  # a trouble of a plugin or the store, or a fault of ours: the server goes on
+        state, reason = RunState.ABORTED, _told(error, run_id)
+    finally:
+        if working.hard is not None:
+            working.hard.cancel()
+        await working.crew.dismiss()
+        await _close(floor, working, state, reason)
+
+
+@asynccontextmanager
+async def _turn(floor: Floor, working: Working) -> AsyncIterator[None]:
+    """A turn of a run; one that is asked to end before it has one waits no longer, and has none."""
+    turn = asyncio.ensure_future(floor.turns.acquire())
+    asked = asyncio.ensure_future(working.asked_to_end.wait())
+    try:
+        await asyncio.wait({turn, asked}, return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        asked.cancel()
+        if turn.done():
+            floor.turns.release()
+        else:
+            turn.cancel()
+
+
+async def _carry(floor: Floor, working: Working) -> None:
+    run, crew, store = working.run, working.crew, floor.store
+    stored = store.output_count(run)
+    used = await _used(floor, run, working.experiment.limits) if stored else Usage()
+    experiment = working.experiment
+    limits = experiment.limits
+    loop = asyncio.get_running_loop()
+
+    def abort(constant: str, sentence: str) -> None:
+        end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
+
+    watchdog = working.watchdog = Watchdog(limits, abort, used)
+    fresh = stored == 0 and run.counts.done == 0
+    line = Line(
+        run,
+        open_page=lambda epoch, after, limit: store.open_page(run, epoch, after=after, limit=limit, fresh=fresh),
+        judge=judge,
+        watchdog=watchdog,
+        answered=stored,
+    )
+    if store.retries_left(run):
+        line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
+    seats = []
+    for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
+        keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
+        seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling))
+    panel = Panel(
+        seats,
+        unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
+        check=check_scores,
+        scored=line.scored,
+        window=window_for(max((use.concurrency for use in experiment.scorers), default=1)),
+    )
+
+    def committed(changes: Changes, done: Any) -> None:
+        line.committed(changes, done)
+        if done.sequence is not None:
+            floor.bell.ring(run.id)
+
+    log = RunLog(store, run, committed, line.failed)
+    crew.on_target, crew.on_scorer = line.target_answered, panel.answered
+    line.connect(crew.target, panel, log)
+    working.line = line
+    if working.ending is not None:
+        return  # somebody ended it while it was being put together
+    deadline = None if limits.deadline is None else loop.call_later(limits.deadline, watchdog.deadline_passed)
+    try:
+        if stored:
+            await _judge_stored(floor, run, line)
+        panel.resume(stored)
+        await line.carry()
+    finally:
+        if deadline is not None:
+            deadline.cancel()
+        if line.faults and not line.broken:
+            store.add_protocol_faults(run.id, line.faults)
+
+
+async def _judge_stored(floor: Floor, run: Run, line: Line) -> None:
+    """Make results of scores that an earlier session stored just before its end."""
+    after = 0
+    while True:
+        page, looked_at = floor.store.unjudged(run, after=after, limit=PAGE)
+        if looked_at == after:
+            return
+        line.judge_stored(trial for _, trial in page)
+        after = looked_at
+        await asyncio.sleep(0)
+
+
+async def _used(floor: Floor, run: Run, limits: Limits) -> Usage:
+    """What earlier sessions consumed, if there is a budget."""
+    if limits.tokens is None and limits.cost is None:
+        return Usage()
+    return (await floor.store.numbers_in_turns(run)).usage
+
+
+def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
+    """The state of a run whose line has ended in order."""
+    counts = working.run.counts if working.line is None else working.line.counts
+    left = counts.pending + floor.store.retries_left(working.run)
+    if left == 0:
+        return RunState.COMPLETED, ""
+    if working.ending is not None:
+        return working.ending, working.reason
+    return RunState.ABORTED, f"{Reason.INTERNAL}: {left} trials are left over"
+
+
+async def _close(floor: Floor, working: Working, state: RunState, reason: str) -> None:
+    """Store the end of a run with its verdict, and tell everybody."""
+    run_id = working.run.id
+    try:
+        verdict = await _verdict(floor, replace(floor.store.run(run_id), state=state)) if state.over else None
+        floor.store.change_state(run_id, state, reason=reason, verdict=verdict)
+        _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
+    except StoreTrouble as trouble:
+        _log.error("the end of the run could not be stored", run=run_id, reason=trouble.reason)
+        working.run = replace(working.run, state=RunState.ABORTED, reason=f"{trouble.reason}: {trouble}")
+    else:
+        working.run = floor.store.run(run_id)
+    finally:
+        floor.working.pop(run_id, None)
+        working.over.set()
+        floor.bell.ring(run_id)
+
+
+async def _verdict(floor: Floor, run: Run) -> Verdict:
+    """What the criteria say at the end; INCONCLUSIVE if the numbers cannot be made, since the end counts more."""
+    try:
+        return (await summarise(floor, run)).verdict
+    except StoreTrouble:
+        raise
+    except Exception:  # a baseline that is gone, or a fault of ours
+        _log.exception("the verdict could not be made", run=run.id)
+        return Verdict.INCONCLUSIVE
+
+
+def _told(error: BaseException, run_id: str) -> str:
+    """Why a run could not go on, from what its line raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ServerError):
+        return f"{error.reason}: {error}"
+    _log.error("run failed", run=run_id, exc_info=error)
+    return f"{Reason.INTERNAL}: {error!r}"

@@ -1,0 +1,78 @@
+"""Starting: a run is checked, stored as QUEUED, and goes to work. A request id starts one run, however often it comes."""
+
+from __future__ import annotations
+
+import os
+
+from evalbus_server.errors import Conflict, Reason
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.run import Counts, Run, RunState
+from evalbus_server.runner.crew import Call, Crew
+from evalbus_server.runner.floor import Floor, Given
+from evalbus_server.runner.plan import check_against, check_size, dataset_of, select
+from evalbus_server.runner.session import go_to_work
+
+
+async def start(floor: Floor, experiment: Experiment, request_id: str, given: Given) -> Run:
+    """Start a run over a stored dataset, or find the one that this request has started."""
+    if not request_id:
+        return await create(floor, experiment, "", given)
+    async with floor.lock(request_id):
+        earlier = floor.store.run_of_request(request_id)
+        if earlier is not None:
+            if _asked(earlier) != _asked_digest(experiment):
+                message = f"the request id {request_id!r} was used for another experiment; take a new one"
+                raise Conflict(Reason.REQUEST_ID_REUSED, message)
+            return earlier
+        return await create(floor, experiment, request_id, given)
+
+
+async def create(floor: Floor, experiment: Experiment, request_id: str, given: Given, source: str = "") -> Run:
+    """Check and store a run, and let it go to work; *source* is the run whose outputs it scores."""
+    dataset = dataset_of(floor.store, experiment)
+    selection = await select(floor.store, experiment, dataset)
+    check_size(experiment, selection.items)
+    experiment = experiment.over(dataset.name, dataset.version)
+    run_id = new_run_id(floor.clock())
+    crew = Crew(Call(experiment, run_id, 1, selection.items, given), floor.means)
+    await crew.assemble()
+    try:
+        check_against(floor.store, experiment, crew.keys)
+        run = floor.store.create_run(
+            Run(
+                id=run_id,
+                name=experiment.name,
+                state=RunState.QUEUED,
+                created_at=floor.clock(),
+                dataset=dataset,
+                selection=selection,
+                epochs=experiment.epochs.count,
+                experiment_json=experiment.canonical_json(),
+                digest=experiment.digest(),
+                score_keys=crew.keys,
+                plugins=crew.identities,
+                counts=Counts(planned=selection.items * experiment.epochs.count),
+                tags=experiment.tags,
+                request_id=request_id,
+                source=source,
+            )
+        )
+    except BaseException:
+        await crew.dismiss()
+        raise
+    go_to_work(floor, run, crew, experiment)
+    return run
+
+
+def new_run_id(now: float) -> str:
+    """An id that sorts by time of creation: milliseconds in hexadecimal, then 40 random bits."""
+    return f"r{int(now * 1000):011x}{os.urandom(5).hex()}"
+
+
+def _asked(run: Run) -> str:
+    return _asked_digest(Experiment.from_json(run.experiment_json))
+
+
+def _asked_digest(experiment: Experiment) -> str:
+    """The digest of an experiment without the version that its dataset had when it started."""
+    return experiment.model_copy(update={"dataset": experiment.dataset.model_copy(update={"version": None})}).digest()
