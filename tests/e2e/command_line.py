@@ -102,7 +102,7 @@ class Desk:
         path.write_text(text)
         return path
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 50) -> Ended:
+    def run(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 100) -> Ended:
         """Run a command to its end."""
         ended = subprocess.run(
             command(words),
@@ -143,7 +143,7 @@ class Desk:
             yield process.stderr.readline().split()[-1]
         finally:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
 
 
 def command(words: Sequence[str]) -> list[str]:
@@ -169,4 +169,4 @@ def serving(
         yield process, line.split()[-1]
     finally:
         process.terminate()
-        process.communicate(timeout=15)
+        process.communicate(timeout=60)

@@ -105,7 +105,7 @@ class Process:
         self.address = address
         self.process = process
 
-    def stop(self, timeout: float = 15) -> tuple[int, str, str]:
+    def stop(self, timeout: float = 60) -> tuple[int, str, str]:
         """Ask it to end; its exit code, stdout and stderr."""
         self.process.terminate()
         return self.wait(timeout)
@@ -115,7 +115,7 @@ class Process:
         assert self.process.stderr is not None
         return self.process.stderr.readline()
 
-    def wait(self, timeout: float = 15) -> tuple[int, str, str]:
+    def wait(self, timeout: float = 60) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out, err
 
@@ -141,5 +141,5 @@ def start(socket: Path | None, *, script: Path | None = None, **environment: Any
 async def connected(address: str, *, wait: bool = True) -> AsyncIterator[grpc.aio.Channel]:
     async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         if wait:
-            await asyncio.wait_for(channel.channel_ready(), 20)
+            await asyncio.wait_for(channel.channel_ready(), 60)
         yield channel

@@ -156,7 +156,7 @@ class Process:
         self.first_line = self.process.stderr.readline()
         self.address = self.first_line.rpartition(" ")[2].strip()
 
-    def end(self, *signals: int, limit: float = 30.0) -> tuple[int, str, str]:
+    def end(self, *signals: int, limit: float = 60.0) -> tuple[int, str, str]:
         """Send signals, and wait: exit code, stdout, the rest of stderr."""
         for number in signals:
             self.process.send_signal(number)

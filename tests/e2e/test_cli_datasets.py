@@ -26,7 +26,7 @@ def desk(tmp_path: Path) -> Desk:
 def piped(desk: Desk, text: str | bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
     data = text.encode() if isinstance(text, str) else text
     return subprocess.run(
-        command(words), cwd=desk.folder, env=environment(None), input=data, capture_output=True, timeout=50
+        command(words), cwd=desk.folder, env=environment(None), input=data, capture_output=True, timeout=100
     )
 
 

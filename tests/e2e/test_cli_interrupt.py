@@ -16,7 +16,7 @@ def desk(tmp_path):
     return Desk(tmp_path, items=200)
 
 
-def wait_for(condition, seconds=20.0):
+def wait_for(condition, seconds=60.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := condition():
@@ -25,8 +25,8 @@ def wait_for(condition, seconds=20.0):
     raise AssertionError("it did not come to that")
 
 
-def started(desk, *words, delay="0.2"):
-    """A run that is at work, with some results already."""
+def started(desk, *words, delay="0.2", results=True):
+    """A run that is at work, with some results already unless it has time for none."""
     process = desk.start(
         "run", "sums.yaml", "--set", f"target.settings.delay={delay}", "--set", "limits.concurrency=4", *words
     )
@@ -34,7 +34,7 @@ def started(desk, *words, delay="0.2"):
     def run():
         ended = desk.run("runs", "list", "--json")
         runs = ended.document["runs"] if ended.code == 0 else []
-        return runs[0] if runs and runs[0]["counts"]["pending"] < 200 else None
+        return runs[0] if runs and runs[0]["counts"]["pending"] < 200 + (not results) else None
 
     return process, wait_for(run)
 
@@ -47,7 +47,7 @@ def children(pid):
 def test_the_first_signal_lets_trials_in_flight_finish(desk, number):
     process, run = started(desk, "--json")
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     document = json.loads(out)
     assert process.returncode == 130
     assert (document["run"], document["state"], document["partial"]) == (run["run"], "INTERRUPTED", True)
@@ -63,7 +63,7 @@ def test_the_first_signal_lets_trials_in_flight_finish(desk, number):
 def test_what_was_stored_is_there_afterwards(desk):
     process, run = started(desk)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert "stopping: trials in flight get 10 s" in err
     shown = desk.run("runs", "show", run["run"], "--json").document
     results = desk.run("runs", "results", run["run"], "--jsonl").documents
@@ -72,16 +72,16 @@ def test_what_was_stored_is_there_afterwards(desk):
 
 
 def test_the_second_signal_leaves_at_once_and_leaves_nobody_behind(desk):
-    process, run = started(desk, delay="2")
+    process, run = started(desk, delay="600", results=False)
     plugins = children(process.pid)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    time.sleep(0.5)
     before = time.monotonic()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=5)
+    process.communicate(timeout=60)
     assert process.returncode == 130
-    assert time.monotonic() - before < 2
-    _, alive = psutil.wait_procs(plugins, timeout=8)
+    assert time.monotonic() - before < 9  # those in flight would have got 10 s
+    _, alive = psutil.wait_procs(plugins, timeout=60)
     assert alive == []
     assert desk.run("runs", "show", run["run"], "--json").document["state"] == "INTERRUPTED"
 
@@ -90,10 +90,10 @@ def test_a_killed_run_shows_as_interrupted(desk):
     process, run = started(desk)
     plugins = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=5)
+    process.communicate(timeout=60)
     shown = desk.run("runs", "show", "latest", "--json").document
     assert (shown["run"], shown["state"]) == (run["run"], "INTERRUPTED")
-    _, alive = psutil.wait_procs(plugins, timeout=8)
+    _, alive = psutil.wait_procs(plugins, timeout=60)
     assert alive == []
 
 
@@ -102,7 +102,7 @@ def test_a_signal_before_the_first_trial_ends_it_too(desk):
     process = desk.start("run", "sums.yaml", "--set", "target.command=[python, slow.py]")
     wait_for(lambda: len(children(process.pid)) > 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "evalbus: interrupted"
 
@@ -113,13 +113,13 @@ def test_two_runs_on_one_database_end_with_4_and_name_the_other(desk):
     assert ended.code == 4
     assert f"process {process.pid}" in ended.reason
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
 
 
 def test_watching_follows_a_run_of_another_process_to_its_end(desk):
     process, run = started(desk, "--limit", "20", delay="0.3")
     watched = desk.run("runs", "watch", run["run"], "--json")
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert watched.code == 0, watched.err
     events = watched.documents
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
@@ -133,9 +133,9 @@ def test_watching_can_be_left_and_harms_nobody(desk):
     watcher = desk.start("runs", "watch", run["run"])
     time.sleep(1.5)
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=10)
+    watcher.communicate(timeout=60)
     assert watcher.returncode == 130
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -144,7 +144,7 @@ def test_watching_ends_when_nobody_works_on_the_run_any_more(desk):
     watcher = desk.start("runs", "watch", run["run"])
     time.sleep(1.5)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=5)
-    _, err = watcher.communicate(timeout=15)
+    process.communicate(timeout=60)
+    _, err = watcher.communicate(timeout=60)
     assert watcher.returncode == 3
     assert f"run {run['run']} is INTERRUPTED" in err

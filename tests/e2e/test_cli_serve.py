@@ -17,7 +17,7 @@ def desk(tmp_path):
 def test_a_signal_ends_it_in_order(desk, number):
     with serving(desk) as (process, _):
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert [json.loads(line)["level"] for line in err.splitlines()] == ["info"] * len(err.splitlines())
 

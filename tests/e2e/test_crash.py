@@ -27,7 +27,7 @@ from tests.e2e.command_line import Ended, command, environment
 PLUGINS = Path(__file__).parents[1] / "plugins"
 ITEMS = 400
 CONCURRENCY = 16
-ORPHANS_LIVE = 5.0
+ORPHANS_LIVE = 60.0
 """Seconds in which whatever a killed server had started is gone."""
 
 
@@ -113,11 +113,11 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:
-    out, err = process.communicate(timeout=50)
+    out, err = process.communicate(timeout=100)
     return Ended(process.returncode, out, err)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 40.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := condition():

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "docs" / "demo"
 
 
-def evalbus(*words, timeout=40):
+def evalbus(*words, timeout=100):
     return subprocess.run(
         [sys.executable, "-m", "evalbus_server", *words],
         cwd=ROOT,
@@ -90,7 +90,7 @@ def test_the_script_runs_it_and_says_what_to_type_next(tmp_path):
         env=environment({"EVALBUS_DB": str(tmp_path / "demo.db"), "CI": "true"}),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
     )
     assert ended.returncode in (0, 1), ended.stderr  # of forty messages nobody has promised anything
     assert f"Database: {tmp_path}/demo.db" in ended.stdout

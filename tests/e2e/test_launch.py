@@ -38,7 +38,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def gone(pids: list[int], within: float = 6.0) -> bool:
+async def gone(pids: list[int], within: float = 60.0) -> bool:
     """Whether all processes end in time."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
@@ -99,7 +99,7 @@ async def test_a_process_that_does_not_come_up_says_why(way: str, limit: float, 
     await plugin.close()
 
     assert caught.value.reason is reason
-    assert time.monotonic() - began < limit + 10
+    assert time.monotonic() - began < limit + 60
 
 
 async def test_a_program_that_is_missing_or_not_executable_is_named(tmp_path: Path):

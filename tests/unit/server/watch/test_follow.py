@@ -58,7 +58,7 @@ class Log:
 
 
 async def collected(source: Followed, after: int = 0) -> list[int]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [entry.sequence async for entry in follow(source, "r1", after) if isinstance(entry, Event)]
 
 
@@ -147,7 +147,7 @@ async def test_quiet_is_told_from_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     log.add()
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for entry in follow(log.source(), "r1", 0):
             seen.append(entry)
             if seen.count(Idle(1)) == 3:
