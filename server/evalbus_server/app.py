@@ -103,9 +103,10 @@ async def serve(serving: Serving) -> None:
         bell = Bell()
         commands = frozenset(command.argv for command in serving.allowed.commands)
         parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
+        server = Server(parts, serving.listening, serving.allowed, resume=serving.resume)
         with rare_collection():
             async with Control(parts.runs, store.path):
-                await serve_until_asked(Server(parts, serving.listening, serving.allowed), grace=serving.grace)
+                await serve_until_asked(server, grace=serving.grace)
     finally:
         store.close()
 

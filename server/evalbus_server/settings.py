@@ -80,6 +80,8 @@ class Settings(_Part):
     env: Many[Name] = ()
     """Variables of the server's environment that experiments of callers may name as `${env:NAME}`."""
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    resume: bool = False
+    """Runs that the end of a server has interrupted go on by themselves when it starts again."""
 
     @field_validator("tokens")
     @classmethod
@@ -144,6 +146,7 @@ class Serving:
         )
         self.db = in_folder(settings.db, str(folder)) if settings.db else database_path(None, environ)
         self.grace = settings.limits.grace
+        self.resume = settings.resume
 
 
 def _tokens(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

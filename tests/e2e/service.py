@@ -54,13 +54,15 @@ async def serving(
     allowed: Allowed = NOTHING_SPECIAL,
     token: str = "",
     listen: str = "127.0.0.1:0",
+    resume: bool = False,
 ) -> AsyncIterator[Served]:
-    """A server over a database of its own."""
+    """A server over the database of a folder."""
     store = open_store(folder / "runs.db")
+    store.interrupt_orphans()
     bell = Bell()
     commands = frozenset(command.argv for command in allowed.commands)
     parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
-    server = Server(parts, Listening(listen, tokens=(token,) if token else ()), allowed)
+    server = Server(parts, Listening(listen, tokens=(token,) if token else ()), allowed, resume=resume)
     await server.start()
     try:
         async with Client(server.address, token or None) as client:

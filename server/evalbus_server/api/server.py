@@ -44,13 +44,15 @@ class Parts:
 class Server:
     """Runs and datasets of one store, for other programs."""
 
-    def __init__(self, parts: Parts, listening: Listening, allowed: Allowed) -> None:
-        """Not listening yet."""
+    def __init__(self, parts: Parts, listening: Listening, allowed: Allowed, *, resume: bool = False) -> None:
+        """Not listening yet. *resume*: what an earlier server left behind goes on by itself."""
         self.parts = parts
         """What is served."""
         self._listening = listening
         self._guard = Guard(listening.tokens)
         self._starter = Starter(parts.store, parts.runs, allowed)
+        self._resume = resume
+        self._resuming: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         run_pb2_grpc.add_RunServiceServicer_to_server(RunService(parts.store, parts.runs, self._starter), self._server)
@@ -67,7 +69,10 @@ class Server:
             ServerError: the address cannot be listened on.
         """
         self.address = bind(self._server, self._listening)
+        stopped = self._starter.take_up_stopped() if self._resume else ()  # before anybody can ask about them
         await self._server.start()
+        if stopped:
+            self._resuming = asyncio.create_task(self._starter.resume_stopped(stopped), name="resuming")
         for service in SERVICES:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
 
@@ -76,6 +81,9 @@ class Server:
         runs, bell = self.parts.runs, self.parts.bell
         self._starter.stopping = True
         await self._health.enter_graceful_shutdown()
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.wait([self._resuming])
         await runs.close(grace=grace)
         bell.silence()  # watchers end by themselves: those that gRPC has to cancel leave tracebacks
         await self._server.stop(LAST_GRACE)

@@ -95,6 +95,14 @@ class Starter:
         self._refuse_at_the_end()
         return await self._runs.resume(run_id, accept_changed=accept_changed, admit=self._allowed.admit)
 
+    def take_up_stopped(self) -> tuple[str, ...]:
+        """The runs that a server of this database left behind when it ended."""
+        return self._runs.take_up_stopped()
+
+    async def resume_stopped(self, run_ids: tuple[str, ...]) -> None:
+        """Go on with them, as far as callers may run their experiments here."""
+        await self._runs.resume_stopped(run_ids, admit=self._allowed.admit)
+
     async def retry(self, run_id: str, *, accept_changed: bool) -> Run:
         """Ask again what is ERRORED in a run; the rest as in `resume`.
 

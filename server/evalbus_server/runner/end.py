@@ -10,6 +10,7 @@ from evalbus_server.runner.floor import Floor, Working
 
 GRACE = 10.0
 """Seconds that trials in flight get when a run is stopped, before they are cancelled."""
+STOPPED_BEFORE = "INTERRUPTED: stopped before it was done"
 
 
 def cancel(floor: Floor, run_id: str) -> Run:
@@ -17,10 +18,10 @@ def cancel(floor: Floor, run_id: str) -> Run:
     run = floor.store.run(run_id)
     working = floor.working.get(run.id)
     if working is None:
-        if run.state.over:
+        if run.state.over and run.id not in floor.resuming:
             return run
-        if run.state is RunState.PAUSED:
-            reason, verdict = "CANCELLED: on request, while it was paused", Verdict.INCONCLUSIVE
+        if run.state is RunState.PAUSED or run.id in floor.resuming:
+            reason, verdict = "CANCELLED: on request, while nothing was asked", Verdict.INCONCLUSIVE
             run = floor.store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=verdict)
             floor.bell.ring(run.id)
             return run
@@ -41,17 +42,18 @@ def pause(floor: Floor, run_id: str) -> Run:
     return floor.store.run(run.id)
 
 
-async def stop(floor: Floor, run_id: str, grace: float) -> None:
+async def stop(floor: Floor, run_id: str, grace: float, reason: str = STOPPED_BEFORE) -> None:
     """Interrupt a run that is at work here, and wait for its end."""
     working = floor.working.get(run_id)
     if working is not None:
-        end(working, RunState.INTERRUPTED, "INTERRUPTED: stopped before it was done", grace=grace)
+        end(working, RunState.INTERRUPTED, reason, grace=grace)
         await working.over.wait()
 
 
 async def stop_all(floor: Floor, grace: float) -> None:
-    """Interrupt all runs and wait for their ends."""
-    await asyncio.gather(*(stop(floor, run_id, grace) for run_id in list(floor.working)))
+    """Interrupt all runs, since this process ends, and wait for their ends."""
+    reason = "STOPPED: the server ended before it was done"
+    await asyncio.gather(*(stop(floor, run_id, grace, reason) for run_id in list(floor.working)))
 
 
 def end(working: Working, state: RunState, reason: str, *, grace: float | None) -> None:

@@ -64,6 +64,8 @@ class Floor:
         self.clock = clock
         self.working: dict[str, Working] = {}
         self.turns = asyncio.Semaphore(AT_ONCE)
+        self.resuming: set[str] = set()
+        """Runs that a stopped server left behind, and that go on by themselves in a moment."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # as long as somebody holds one
 
     def lock(self, name: str) -> asyncio.Lock:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from evalbus_server.errors import Reason, Unfit
+import structlog
+
+from evalbus_server.errors import Reason, ServerError, Unfit
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.runner.changes import in_force
 from evalbus_server.runner.crew import Call, Crew
-from evalbus_server.runner.floor import Admit, Floor, Given, as_it_is
+from evalbus_server.runner.floor import AT_ONCE, Admit, Floor, Given, as_it_is
 from evalbus_server.runner.session import go_to_work
 
 RESUMABLE = (RunState.PAUSED, RunState.INTERRUPTED, RunState.ABORTED, RunState.CANCELLED)
+
+_log = structlog.get_logger("evalbus.run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,39 @@ async def resume(floor: Floor, run_id: str, terms: Terms) -> Run:
     return await begin_again(floor, run_id, Again(check, queue), terms)
 
 
+def take_up_stopped(floor: Floor) -> tuple[str, ...]:
+    """The runs that a server left behind when it ended; watchers wait for them from now on."""
+    stopped = tuple(floor.store.stopped_runs())
+    floor.resuming.update(stopped)
+    return stopped
+
+
+async def resume_stopped(floor: Floor, run_ids: Iterable[str], terms: Terms) -> None:
+    """Go on with runs that were taken up; one that cannot go on stays INTERRUPTED, and the log says why."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    def check(run: Run) -> None:
+        if run.state is not RunState.INTERRUPTED:
+            raise Unfit(Reason.RUN_NOT_RESUMABLE, f"run {run.id} is {run.state.name} by now")
+
+    def queue(run: Run) -> None:
+        floor.store.change_state(run.id, RunState.QUEUED, reason="RESUMED: by itself, since the server is there again")
+
+    async def go_on(run_id: str) -> None:
+        try:
+            async with places:
+                await begin_again(floor, run_id, Again(check, queue), terms)
+        except ServerError as error:
+            _log.warning("the run does not go on by itself", run=run_id, reason=error.reason, error=str(error))
+        finally:
+            floor.resuming.discard(run_id)
+            floor.bell.ring(run_id)
+
+    async with asyncio.TaskGroup() as group:
+        for run_id in run_ids:
+            group.create_task(go_on(run_id))
+
+
 async def begin_again(floor: Floor, run_id: str, again: Again, terms: Terms) -> Run:
     """Reach the plugins of a run anew, check that they are what they were, and let the run go to work."""
     run = floor.store.run(run_id)
@@ -62,6 +100,7 @@ async def begin_again(floor: Floor, run_id: str, again: Again, terms: Terms) -> 
         await crew.assemble()
         try:
             _check_same(run, crew, accept_changed=terms.accept_changed)
+            again.check(floor.store.run(run.id))  # reaching the plugins took time
             again.queue(run)
             run = floor.store.run(run.id)
         except BaseException:

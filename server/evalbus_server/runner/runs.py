@@ -11,7 +11,7 @@ from evalbus import Item
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.run import Run
+from evalbus_server.model.run import Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.runner import end
 from evalbus_server.runner.changes import change_limits
@@ -21,7 +21,7 @@ from evalbus_server.runner.end import GRACE
 from evalbus_server.runner.floor import Admit, Floor, Given, as_it_is
 from evalbus_server.runner.plan import Plan, plan
 from evalbus_server.runner.rescore import rescore
-from evalbus_server.runner.resume import Terms, resume
+from evalbus_server.runner.resume import Terms, resume, resume_stopped, take_up_stopped
 from evalbus_server.runner.retry import retry
 from evalbus_server.runner.start import start
 from evalbus_server.runner.summarise import summarise
@@ -102,6 +102,17 @@ class Runs:
         terms = Terms(accept_changed=accept_changed, given=given or {}, admit=admit)
         return await resume(self._floor, run_id, terms)
 
+    def take_up_stopped(self) -> tuple[str, ...]:
+        """The runs that a server left behind when it ended, however it did: to be handed to `resume_stopped`.
+
+        Whoever watches one of them waits until it has gone on, or cannot.
+        """
+        return take_up_stopped(self._floor)
+
+    async def resume_stopped(self, run_ids: Iterable[str], *, admit: Admit = as_it_is) -> None:
+        """Go on with runs that were taken up, as `resume` does; one that cannot stays INTERRUPTED, and is logged."""
+        await resume_stopped(self._floor, run_ids, Terms(given={}, admit=admit))
+
     async def retry(
         self,
         run_id: str,
@@ -147,7 +158,7 @@ class Runs:
         await end.stop(self._floor, run_id, grace)
 
     async def close(self, *, grace: float = GRACE) -> None:
-        """Interrupt all runs and wait for their ends."""
+        """Interrupt all runs, since this process ends, and wait for their ends."""
         await end.stop_all(self._floor, grace)
 
     async def delete(self, run_id: str) -> None:
@@ -202,11 +213,16 @@ class Runs:
             raise Invalid(Reason.SEQUENCE_OUT_OF_RANGE, message)
         followed = Followed(
             events=lambda run_id, after, limit: store.events(run_id, after=after, limit=limit),
-            run=store.run,
+            run=self._followed,
             progress=self.progress,
             bell=self._floor.bell,
         )
         return follow(followed, run.id, after)
+
+    def _followed(self, run_id: str) -> Run:
+        """A run as its watchers see it: over only if it does not go on by itself."""
+        run = self._floor.store.run(run_id)
+        return replace(run, state=RunState.QUEUED) if run.id in self._floor.resuming else run
 
     def progress(self, run_id: str) -> Any:
         """How a run that is at work here goes; None for any other."""

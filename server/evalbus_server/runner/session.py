@@ -48,7 +48,7 @@ async def _work(floor: Floor, working: Working) -> None:
                 await _carry(floor, working)
             state, reason = _end_of(floor, working)
     except asyncio.CancelledError:
-        state, reason = RunState.INTERRUPTED, "STOPPED: the server ended"
+        state, reason = RunState.INTERRUPTED, "STOPPED: the server ended before it was done"
         raise
     except Exception as error:  # a trouble of a plugin or the store, or a fault of ours: the server goes on
         state, reason = RunState.ABORTED, _told(error, run_id)

@@ -275,7 +275,7 @@ class Reader:
         """A run that needs somebody and has nobody is INTERRUPTED, though nobody was there to say so."""
         if not any(run.state in _NEEDS_SOMEBODY for run in found) or self._is_attended():
             return found
-        reason = "INTERRUPTED: the process that worked on it ended"
+        reason = runs.PROCESS_ENDED
         return [
             replace(run, state=RunState.INTERRUPTED, reason=reason) if run.state in _NEEDS_SOMEBODY else run
             for run in found

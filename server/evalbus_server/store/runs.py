@@ -25,6 +25,8 @@ from evalbus_server.store.documents import SCORE_DECLARATION, dumps, loads
 SKIPPED_SEQUENCES = 1_000
 """Event numbers left out after a file was not closed in order: a power cut may have taken events that were told."""
 
+PROCESS_ENDED = "STOPPED: the process that worked on it ended"
+
 _PREFIX = 6
 """So many characters of a run's id are enough, if no other run begins with them."""
 
@@ -144,6 +146,15 @@ def page(
         },
     )
     return [_read(row) for row in found]
+
+
+def stopped(connection: Connection) -> list[str]:
+    """The ids of runs that are INTERRUPTED because a process ended, the oldest first."""
+    found = connection.rows(
+        "SELECT r.id FROM progress p JOIN run r ON r.n = p.run WHERE p.state = ? AND p.reason GLOB 'STOPPED:*' ORDER BY r.n",
+        (RunState.INTERRUPTED,),
+    )
+    return [row[0] for row in found]
 
 
 def numbers(connection: Connection, run_id: str) -> tuple[int, int, int]:

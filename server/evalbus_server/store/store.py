@@ -308,8 +308,12 @@ class Store(Reader):
         )
         orphans = [row[0] for row in found]
         for run_id in orphans:
-            self._change(run_id, RunState.INTERRUPTED, "INTERRUPTED: the process that worked on it ended", None)
+            self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, None)
         return orphans
+
+    def stopped_runs(self) -> list[str]:
+        """The runs that are INTERRUPTED because the process that worked on them ended, the oldest first."""
+        return runs.stopped(self._connection)
 
     def add_protocol_faults(self, run_id: str, n: int) -> None:
         """Count faults against the contract that plugins made in a run.
