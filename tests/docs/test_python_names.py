@@ -8,7 +8,7 @@ import pytest
 
 import evalbus
 import evalbus_server
-from evalbus import Context, Item, Output, Score, ScorerBench, ScoreTask, TargetBench, TrialFailed, Value
+from evalbus import Context, Item, Output, Score, ScorerBench, ScoreTask, TargetBench, ToolBox, TrialFailed, Value
 from evalbus.client import Client, RunHandle
 from evalbus_server import RunReport
 from tests.docs.pages import PAGES
@@ -21,6 +21,7 @@ MEANT: dict[str, tuple[type[Any], ...]] = {
     "value": (Value,),
     "task": (ScoreTask,),
     "ctx": (Context,),
+    "ctx.tools": (ToolBox,),
     "report": (RunReport,),
     "client": (Client,),
     "run": (RunHandle,),
@@ -67,7 +68,7 @@ def test_every_constructor_of_a_score_and_every_kind_of_failure_is_told() -> Non
 
 def test_every_part_of_an_output_is_told() -> None:
     told = set(re.findall(r"`(\w+)`", TARGET.section("What it returns")))
-    slots = {slot.removesuffix("_json") for slot in Output.__slots__} - {"tool_mocks"}  # those of a mocked tool
+    slots = {slot.removesuffix("_json") for slot in Output.__slots__}
     assert slots <= told
 
 

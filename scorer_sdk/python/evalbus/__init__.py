@@ -31,9 +31,21 @@ from evalbus._errors import (
 )
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
 from evalbus._item import Item, ScoreTask, ToolMock, Trial, TrialLimits
-from evalbus._output import Message, Money, Output, Span, Timing, ToolCall, Usage
+from evalbus._output import (
+    Message,
+    Money,
+    Output,
+    Span,
+    Timing,
+    ToolCall,
+    ToolMockFault,
+    ToolMockFaultKind,
+    ToolMockReport,
+    Usage,
+)
 from evalbus._plugin import Isolation, Need, PluginInfo, Purpose, ScorerInfo, TargetInfo
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus, ScoreStep
+from evalbus._tools import ToolBox, ToolFailed, ToolMockFailed
 from evalbus._value import NULL, Value
 from evalbus._version import VERSION as __version__
 
@@ -75,8 +87,14 @@ __all__ = [
     "TargetBench",
     "TargetInfo",
     "Timing",
+    "ToolBox",
     "ToolCall",
+    "ToolFailed",
     "ToolMock",
+    "ToolMockFailed",
+    "ToolMockFault",
+    "ToolMockFaultKind",
+    "ToolMockReport",
     "Trial",
     "TrialFailed",
     "TrialLimits",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 from evalbus._item import ScoreTask, Trial, TrialLimits
 from evalbus._output import Usage
 from evalbus._plugin import Open, Purpose
+from evalbus._tools import ToolBox
 from evalbus._value import Value
+
+_MAKING_TOOLS = threading.Lock()
 
 
 class Ticket:
     """The state of one trial inside a worker. Not for plugins, who see it through a Context."""
 
-    __slots__ = ("begun", "deadline", "figures", "heard", "job", "key", "stopped", "stopped_at", "task")
+    __slots__ = ("begun", "deadline", "figures", "heard", "job", "key", "stopped", "stopped_at", "task", "tools")
 
     def __init__(self, task: Any, key: tuple[int, int]) -> None:
         self.task = task
@@ -30,6 +34,8 @@ class Ticket:
         """When news of it went out last; None before its `started`."""
         self.figures: Figures | None = None
         self.job: Any = None
+        self.tools: ToolBox | None = None
+        """The mock tools, once the function has asked for them."""
 
 
 class Figures:
@@ -79,6 +85,17 @@ class Context:
         """The limits that a target is asked to keep to; none for a scorer."""
         limits = getattr(self._task, "limits", None)
         return limits if isinstance(limits, TrialLimits) else TrialLimits()
+
+    @property
+    def tools(self) -> ToolBox:
+        """The mock tools that the item brings for a target: `ctx.tools.call("look_up", {"city": "Oslo"})`.
+
+        Empty if the item has none. What became of them gets into the output by itself.
+        """
+        with _MAKING_TOOLS:
+            if self._ticket.tools is None:
+                self._ticket.tools = ToolBox(self._task.item.tool_mocks)
+            return self._ticket.tools
 
     @property
     def inputs(self) -> Mapping[str, Value]:

@@ -19,6 +19,7 @@ from evalbus._plugin import REVISION, Isolation, Need, Open, PluginInfo, Ready, 
 from evalbus._results import failure_of, output_of, scores_of
 from evalbus._score import ScoreDeclaration
 from evalbus._settings import NoSettings, SettingsType, settings_type
+from evalbus._tools import reported
 from evalbus._version import VERSION
 
 P = ParamSpec("P")
@@ -136,8 +137,8 @@ class Plugin(Generic[P, R]):
         }
         return _bind(self.function, self._parameters, sources)
 
-    def result(self, returned: Any) -> Any:
-        """What an answer holds when the function returned this.
+    def result(self, returned: Any, ticket: Ticket) -> Any:
+        """What an answer holds when the function returned this for the ticket's trial.
 
         Raises:
             ResultInvalid: no answer can be made of it.
@@ -243,9 +244,11 @@ class Target(Plugin[P, R]):
         "state": "what setup returned",
     }
 
-    def result(self, returned: Any) -> Any:
-        """The output."""
-        return output_of(returned)
+    def result(self, returned: Any, ticket: Ticket) -> Any:
+        """The output, with a report on the item's tool mocks if it has any."""
+        output = output_of(returned)
+        mocks = ticket.task.item.tool_mocks
+        return reported(output, ticket.tools, mocks) if mocks else output
 
     def _kind_info(self) -> TargetInfo:
         return TargetInfo(self.options.isolation)
@@ -278,7 +281,7 @@ class Scorer(Plugin[P, R]):
         "state": "what setup returned",
     }
 
-    def result(self, returned: Any) -> Any:
+    def result(self, returned: Any, ticket: Ticket) -> Any:
         """The scores."""
         return scores_of(returned)
 

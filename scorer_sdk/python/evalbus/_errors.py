@@ -5,6 +5,8 @@ EvalbusError
 ├── SettingsInvalid     settings do not fit a plugin's schema
 ├── PluginInvalid       a function cannot be a plugin
 ├── TrialFailed         raised by plugin code: this one trial could not be done
+│   ├── ToolMockFailed  no tool mock fits a call (in _tools)
+│   └── ToolFailed      a tool mock is an error (in _tools)
 └── CallFailed          a server could not do what a client asked
 """
 

@@ -141,7 +141,7 @@ class Worker:
 
     async def _run_async(self, ticket: Ticket) -> None:
         try:
-            result = self._plugin.result(await self._call(ticket))
+            result = self._plugin.result(await self._call(ticket), ticket)
         # Everything is caught, also SystemExit: plugin code ends here, and its end must not be the loop's.
         except BaseException as error:
             result = self._failure(ticket, error)
@@ -154,7 +154,7 @@ class Worker:
         if remaining is not None:
             ticket.deadline = (ticket.begun or 0.0) + remaining
         try:
-            result = self._plugin.result(self._call(ticket))
+            result = self._plugin.result(self._call(ticket), ticket)
         except BaseException as error:
             result = self._failure(ticket, error)
         return result

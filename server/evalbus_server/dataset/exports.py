@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from evalbus import Item, Message, Output, Span, ToolCall, ToolMock, Value, _json
+from evalbus import Item, Message, Output, Span, ToolCall, ToolMock, ToolMockFault, Value, _json
 from evalbus_server.dataset.cells import Row, cell_of, compact
 from evalbus_server.dataset.refusal import Refusal
 
@@ -215,6 +215,15 @@ def _output_parts(output: Output) -> Iterator[tuple[str, str]]:
     yield from _raw("metadata", output.metadata_json)
     if output.timing is not None:
         yield "timing", _object(_some(total=output.timing.total, first_token=output.timing.first_token))
+    if output.tool_mocks is not None:
+        report = output.tool_mocks
+        counts = {"used": report.used, "unused": report.unused}
+        faults = _list(report.faults, _tool_mock_fault)
+        yield "tool_mocks", f'{_json.dumps(counts)[:-1]},"faults":{faults}}}'
+
+
+def _tool_mock_fault(fault: ToolMockFault) -> str:
+    return _object((*_some(tool=fault.tool, kind=fault.kind.name), *_raw("arguments", fault.arguments_json)))
 
 
 def _span(span: Span) -> str:

@@ -11,7 +11,21 @@ import binascii
 from collections.abc import Callable
 from typing import TypeVar
 
-from evalbus import Message, Money, Output, Span, Timing, ToolCall, ToolMock, Usage, Value, _json
+from evalbus import (
+    Message,
+    Money,
+    Output,
+    Span,
+    Timing,
+    ToolCall,
+    ToolMock,
+    ToolMockFault,
+    ToolMockFaultKind,
+    ToolMockReport,
+    Usage,
+    Value,
+    _json,
+)
 from evalbus_server.dataset.cells import cell_of, elements, members
 from evalbus_server.model.faults import suggestion
 
@@ -19,7 +33,9 @@ T_ = TypeVar("T_")
 
 _NO_VALUES: tuple[Value, ...] = ()
 
-OUTPUT_KEYS = ("content", "answer", "messages", "tool_calls", "spans", "usage", "trace_ids", "metadata", "timing")
+OUTPUT_KEYS = (
+    "content", "answer", "messages", "tool_calls", "spans", "usage", "trace_ids", "metadata", "timing", "tool_mocks",
+)  # fmt: skip
 
 
 class FormRefused(ValueError):
@@ -142,7 +158,7 @@ def tool_mock(cell: Value) -> ToolMock:
         raise FormRefused("has no tool")
     return ToolMock(
         tool,
-        _arguments(part) if "arguments" in part.parts else None,
+        part.get("arguments", lambda _: _arguments(part), None),
         part.get("output", value_of, None, null=True),
         part.text("error"),
     )
@@ -168,6 +184,7 @@ def _whole_output(part: _Part) -> Output:
         trace_ids=part.get("trace_ids", text_list, ()),
         metadata=part.get("metadata", object_text, ""),
         timing=part.get("timing", _timing, None),
+        tool_mocks=part.get("tool_mocks", _report, None),
     )
     if made.content is None and not made.messages:
         raise FormRefused("has neither content nor messages")
@@ -206,6 +223,21 @@ def _money(cell: Value) -> Money:
 def _timing(cell: Value) -> Timing:
     part = _Part(cell, ("total", "first_token"))
     return Timing(part.number("total"), part.number("first_token"))
+
+
+def _report(cell: Value) -> ToolMockReport:
+    part = _Part(cell, ("used", "unused", "faults"))
+    return ToolMockReport(
+        part.count("used"), part.count("unused"), part.get("faults", lambda faults: list_of(faults, _fault), ())
+    )
+
+
+def _fault(cell: Value) -> ToolMockFault:
+    part = _Part(cell, ("tool", "kind", "arguments"))
+    kind = part.text("kind")
+    if kind not in ToolMockFaultKind.__members__:
+        raise FormRefused(f".kind must be one of {', '.join(ToolMockFaultKind.__members__)}, not {kind!r}")
+    return ToolMockFault(part.text("tool"), ToolMockFaultKind[kind], _arguments(part))
 
 
 class _Part:

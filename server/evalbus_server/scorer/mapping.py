@@ -12,7 +12,20 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from evalbus import Item, Message, Money, Output, Span, Timing, ToolCall, ToolMock, Usage, Value
+from evalbus import (
+    Item,
+    Message,
+    Money,
+    Output,
+    Span,
+    Timing,
+    ToolCall,
+    ToolMock,
+    ToolMockFault,
+    ToolMockReport,
+    Usage,
+    Value,
+)
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model import paths
 from evalbus_server.model.faults import suggestion
@@ -113,6 +126,7 @@ _OUTPUT: dict[str, _Field] = {
     **_many(messages=Message, tool_calls=ToolCall, spans=Span, trace_ids=str),
     "usage": _Field(attrgetter("usage"), Usage),
     "timing": _Field(attrgetter("timing"), Timing),
+    "tool_mocks": _Field(attrgetter("tool_mocks"), ToolMockReport),
     **_json("metadata"),
 }
 _FIELDS: Mapping[type, Mapping[str, _Field]] = {
@@ -137,6 +151,12 @@ _FIELDS: Mapping[type, Mapping[str, _Field]] = {
         "arguments": _Field(lambda mock: None if mock.arguments_json is None else _Json(mock.arguments_json), _Json),
         **_values("output"),
         **_plain("error"),
+    },
+    ToolMockReport: {**_plain("used", "unused"), **_many(faults=ToolMockFault)},
+    ToolMockFault: {
+        **_plain("tool"),
+        "kind": _Field(lambda fault: fault.kind.name, str),
+        **_json("arguments"),
     },
     Span: {**_plain("id", "name", "parent_id", "kind", "started_at", "duration"), **_json("attributes")},
     Usage: {

@@ -11,7 +11,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, Usage, Value
+from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, ToolMockFault, ToolMockReport, Usage, Value
 from evalbus_server.model.event import Event, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Criterion, Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
@@ -194,6 +194,8 @@ def _answer_parts(output: Output) -> Document:
         document["messages"] = [message_document(message) for message in output.messages]
     if output.tool_calls:
         document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
+    if output.tool_mocks is not None:
+        document["tool_mocks"] = tool_mock_report_document(output.tool_mocks)
     return document
 
 
@@ -355,6 +357,22 @@ def _tool_mock_document(mock: ToolMock) -> Document:
     return document
 
 
+def tool_mock_report_document(report: ToolMockReport) -> Document:
+    """How the tool mocks of an item were used: counts, and the calls that no mock fitted."""
+    return {
+        "used": report.used,
+        "unused": report.unused,
+        "faults": [_fault_document(fault) for fault in report.faults],
+    }
+
+
+def _fault_document(fault: ToolMockFault) -> Document:
+    document: Document = {"tool": fault.tool, "kind": fault.kind.name}
+    if fault.arguments_json:
+        document["arguments"] = Value(fault.arguments_json, "json").data
+    return document
+
+
 def output_document(output: Output) -> Document:
     """An output, whole: an object with the keys of outputs, of which the empty ones are left out."""
     document: Document = {}
@@ -389,6 +407,8 @@ def output_document(output: Output) -> Document:
         document["metadata"] = output.metadata
     if output.timing is not None:
         document["timing"] = _without_empty({"total": output.timing.total, "first_token": output.timing.first_token})
+    if output.tool_mocks is not None:
+        document["tool_mocks"] = tool_mock_report_document(output.tool_mocks)
     return document
 
 

@@ -141,7 +141,9 @@ Global___ScorerNames: _TypeAlias = ScorerNames  # noqa: Y015
 
 @_typing.final
 class ToolMock(_message.Message):
-    """An answer prepared for a tool."""
+    """An answer prepared for a tool. It is given out once: two calls need two mocks. Of those that fit a call, the
+    first unused one answers.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -152,7 +154,9 @@ class ToolMock(_message.Message):
     tool: _builtins.str
     """The tool's name. MUST NOT be empty."""
     arguments: _builtins.str
-    """The arguments that the call must have, as a JSON document. Absent: any arguments will do."""
+    """The arguments that the call must have, as a JSON document: keys in any order, numbers by value, and `1` is
+    not `"1"`. Absent: any arguments will do.
+    """
     error: _builtins.str
     """The tool fails with this text instead. Empty means that it does not fail."""
     @_builtins.property

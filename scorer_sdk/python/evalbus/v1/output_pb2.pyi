@@ -31,9 +31,9 @@ class _ToolMockFaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Too
     TOOL_MOCK_FAULT_KIND_UNSPECIFIED: _ToolMockFaultKind.ValueType  # 0
     """Not said."""
     TOOL_MOCK_FAULT_KIND_MISMATCH: _ToolMockFaultKind.ValueType  # 1
-    """The tool has mocks, but none with these arguments."""
+    """The tool has mocks, but none with these arguments, used or not."""
     TOOL_MOCK_FAULT_KIND_EXHAUSTED: _ToolMockFaultKind.ValueType  # 2
-    """All mocks of the tool are used up."""
+    """All mocks of the tool that fit the call are used up: each answers once."""
     TOOL_MOCK_FAULT_KIND_NOT_DECLARED: _ToolMockFaultKind.ValueType  # 3
     """The item declares no mock for the tool."""
 
@@ -43,9 +43,9 @@ class ToolMockFaultKind(_ToolMockFaultKind, metaclass=_ToolMockFaultKindEnumType
 TOOL_MOCK_FAULT_KIND_UNSPECIFIED: ToolMockFaultKind.ValueType  # 0
 """Not said."""
 TOOL_MOCK_FAULT_KIND_MISMATCH: ToolMockFaultKind.ValueType  # 1
-"""The tool has mocks, but none with these arguments."""
+"""The tool has mocks, but none with these arguments, used or not."""
 TOOL_MOCK_FAULT_KIND_EXHAUSTED: ToolMockFaultKind.ValueType  # 2
-"""All mocks of the tool are used up."""
+"""All mocks of the tool that fit the call are used up: each answers once."""
 TOOL_MOCK_FAULT_KIND_NOT_DECLARED: ToolMockFaultKind.ValueType  # 3
 """The item declares no mock for the tool."""
 Global___ToolMockFaultKind: _TypeAlias = ToolMockFaultKind  # noqa: Y015
@@ -192,7 +192,7 @@ class ToolMockReport(_message.Message):
     """How many were left over."""
     @_builtins.property
     def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolMockFault]:
-        """Calls that no prepared answer fitted."""
+        """Calls that no prepared answer fitted; the SDKs keep the first 100."""
 
     def __init__(
         self,

@@ -10,7 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalbus import NULL, Item, Message, Money, Output, Span, Timing, ToolCall, ToolMock, Usage, Value
+from evalbus import (
+    NULL,
+    Item,
+    Message,
+    Money,
+    Output,
+    Span,
+    Timing,
+    ToolCall,
+    ToolMock,
+    ToolMockFault,
+    ToolMockFaultKind,
+    ToolMockReport,
+    Usage,
+    Value,
+)
 from evalbus_server.dataset import exports
 from evalbus_server.dataset.read import read_stream
 from evalbus_server.dataset.refusal import DatasetInvalid
@@ -56,6 +71,8 @@ MESSAGES = st.builds(
 SPANS = st.builds(Span, TEXT, TEXT, parent_id=TEXT, kind=TEXT, started_at=NUMBERS, duration=NUMBERS, attributes=OBJECTS)
 COUNT = st.integers(0, 2**62)
 USAGES = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, st.none() | st.builds(Money, COUNT, st.just("EUR")))
+FAULTS = st.builds(ToolMockFault, NAME, st.sampled_from(ToolMockFaultKind), st.just('{"a":1}'))
+REPORTS = st.builds(ToolMockReport, st.integers(0, 9), st.integers(0, 9), several(FAULTS))
 OUTPUTS = st.builds(
     Output,
     VALUES,
@@ -67,6 +84,7 @@ OUTPUTS = st.builds(
     trace_ids=several(TEXT),
     metadata=OBJECTS,
     timing=st.none() | st.builds(Timing, NUMBERS, NUMBERS),
+    tool_mocks=st.none() | REPORTS,
 )
 ITEMS = st.builds(
     Item,

@@ -146,6 +146,8 @@ def test_an_id_is_made_from_the_position_when_asked():
         ({"input": "q", "tool_mocks": [{"output": 1}]}, "tool_mocks[0] has no tool"),
         ({"input": "q", "output": {"content": "x", "usage": {"calls": -1}}},
          "output.usage.calls must be a whole number of at least 0, not a number"),
+        ({"input": "q", "output": {"content": "x", "tool_mocks": {"faults": [{"tool": "t", "kind": "ODD"}]}}},
+         "output.tool_mocks.faults[0].kind must be one of MISMATCH, EXHAUSTED, NOT_DECLARED, not 'ODD'"),
         ({"input": {"media_type": "image/png", "base64": "?"}}, "input is no blob: "
          "Only base64 data is allowed"),
     ],
@@ -216,10 +218,12 @@ def test_a_conversation_is_read_with_its_calls_and_parts():
 
 def test_prepared_tool_answers_are_read():
     mocks = [{"tool": "find", "arguments": {"q": 1}, "output": None}, {"tool": "find", "error": "gone"}]
+    mocks.append({"tool": "find", "arguments": None})
 
     assert mapped({"input": "q", "tool_mocks": mocks}).tool_mocks == (
         ToolMock("find", '{"q":1}', NULL),
         ToolMock("find", None, None, "gone"),
+        ToolMock("find"),  # null arguments are none: any will do
     )
 
 

@@ -7,7 +7,21 @@ import re
 
 import pytest
 
-from evalbus import NULL, Item, Message, Money, Output, Span, ToolCall, ToolMock, Usage, Value
+from evalbus import (
+    NULL,
+    Item,
+    Message,
+    Money,
+    Output,
+    Span,
+    ToolCall,
+    ToolMock,
+    ToolMockFault,
+    ToolMockFaultKind,
+    ToolMockReport,
+    Usage,
+    Value,
+)
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.trial import trial_id_of
 from evalbus_server.scorer.mapping import parse_path
@@ -40,6 +54,7 @@ OUTPUT = Output(
     usage=Usage(10, 20, cost=Money(1500)),
     trace_ids=["t1"],
     metadata={"model": "small"},
+    tool_mocks=ToolMockReport(2, 1, (ToolMockFault("lookup", ToolMockFaultKind.MISMATCH, '{"id":8}'),)),
 )
 TRIAL = trial_id_of(position=5, epoch=2)
 
@@ -70,6 +85,9 @@ def document(path: str):
         ("item.choices[0]", Value("yes")),
         ("item.messages[0].content", Value("hello")),
         ("item.tool_mocks[0].arguments.id", Value("7", "json")),
+        ("output.tool_mocks.unused", Value("1", "json")),
+        ("output.tool_mocks.faults[0].kind", Value("MISMATCH")),
+        ("output.tool_mocks.faults[0].arguments.id", Value("8", "json")),
         ("item.output.content", Value("old answer")),
         ("output.content", OUTPUT.content),
         ("output.answer.total", Value("3.1", "json")),

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import json
 
-from evalbus import Item, Message, Money, Output, Span, Timing, ToolCall, ToolMock, Usage, Value
+from evalbus import (
+    Item,
+    Message,
+    Money,
+    Output,
+    Span,
+    Timing,
+    ToolCall,
+    ToolMock,
+    ToolMockFault,
+    ToolMockFaultKind,
+    ToolMockReport,
+    Usage,
+    Value,
+)
 from evalbus_server.dataset.read import inline
 from evalbus_server.model.event import Event, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, Outcome, RunState, Verdict
@@ -234,6 +248,7 @@ def test_an_item_is_written_as_it_is_read():
             trace_ids=["x"],
             metadata={"m": 1},
             timing=Timing(1.0),
+            tool_mocks=ToolMockReport(1, 2, (ToolMockFault("t", ToolMockFaultKind.MISMATCH, '{"a":1}'),)),
         ),
     )
 
