@@ -95,9 +95,10 @@ def import_(  # noqa: PLR0913  # each is an option
     It is all or nothing unless --partial. The same content again is no new version.
     """
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_import
+    from evalbus_server.cli.datasets_place import Where
 
-    wanted = datasets.Import(
+    wanted = datasets_import.Import(
         name=name,
         file=file,
         maps=tuple(maps or ()),
@@ -111,16 +112,17 @@ def import_(  # noqa: PLR0913  # each is an option
         ids=ids,
         tags=tuple(tag or ()),
     )
-    return datasets.import_file(datasets.Where(db, server), wanted, as_json=as_json)
+    return datasets_import.import_file(Where(db, server), wanted, as_json=as_json)
 
 
 @app.command("list")
 def list_datasets(db: Db = None, server: Server = None, as_json: Json = False) -> None:
     """List datasets by name."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_show
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.show_list(datasets.Where(db, server), as_json=as_json)
+    datasets_show.show_list(Where(db, server), as_json=as_json)
 
 
 @app.command()
@@ -136,13 +138,14 @@ def show(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Show a dataset and its first items, or one item."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_show
+    from evalbus_server.cli.datasets_place import Where
 
-    where, tags = datasets.Where(db, server), tuple(tag or ())
+    where, tags = Where(db, server), tuple(tag or ())
     if item is not None:
-        datasets.show_item(where, name, version, item, as_json=as_json)
+        datasets_show.show_item(where, name, version, item, as_json=as_json)
     else:
-        datasets.show_dataset(where, name, datasets.Chosen(version, tags, limit), as_json=as_json)
+        datasets_show.show_dataset(where, name, datasets_show.Chosen(version, tags, limit), as_json=as_json)
 
 
 @app.command()
@@ -159,10 +162,12 @@ def export(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Write the items of a dataset; importing them again gives the same content."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_export
+    from evalbus_server.cli.datasets_place import Where
+    from evalbus_server.cli.datasets_show import Chosen
 
-    chosen = datasets.Chosen(version, tuple(tag or ()), None)
-    datasets.export(datasets.Where(db, server), name, chosen, datasets.Written(format.value, out, raw, bom))
+    chosen = Chosen(version, tuple(tag or ()), None)
+    datasets_export.export(Where(db, server), name, chosen, datasets_export.Written(format.value, out, raw, bom))
 
 
 @app.command()
@@ -176,9 +181,10 @@ def create(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Make a dataset without items."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.create(datasets.Where(db, server), name, (description, metadata), as_json=as_json)
+    datasets_change.create(Where(db, server), name, (description, metadata), as_json=as_json)
 
 
 @app.command()
@@ -192,9 +198,10 @@ def describe(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Change what a dataset is said to be. There is no new version."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.describe(datasets.Where(db, server), name, (description, metadata), as_json=as_json)
+    datasets_change.describe(Where(db, server), name, (description, metadata), as_json=as_json)
 
 
 @app.command()
@@ -217,10 +224,11 @@ def add(  # noqa: PLR0913  # each is an option
     What was added before, just so, is left as it is; an id that other content has is refused.
     """
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    parts = datasets.Parts(id, input, input_json, expected, expected_json, metadata, tag)
-    datasets.add(datasets.Where(db, server), name, file, parts, as_json=as_json)
+    parts = datasets_change.Parts(id, input, input_json, expected, expected_json, metadata, tag)
+    datasets_change.add(Where(db, server), name, file, parts, as_json=as_json)
 
 
 @app.command()
@@ -240,10 +248,11 @@ def update(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Change parts of an item, or put whole items of a file in the place of those with their ids."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    parts = datasets.Parts(item, input, input_json, expected, expected_json, metadata, tag)
-    datasets.update(datasets.Where(db, server), name, file, parts, as_json=as_json)
+    parts = datasets_change.Parts(item, input, input_json, expected, expected_json, metadata, tag)
+    datasets_change.update(Where(db, server), name, file, parts, as_json=as_json)
 
 
 @app.command()
@@ -259,9 +268,10 @@ def delete(  # noqa: PLR0913  # each is an option
     one_place(db, server)
     if bool(items) == everything:
         raise typer.BadParameter("say which items, or --dataset for the whole dataset", param_hint="ITEM")
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.delete(datasets.Where(db, server), name, tuple(items or ()), as_json=as_json)
+    datasets_change.delete(Where(db, server), name, tuple(items or ()), as_json=as_json)
 
 
 @app.command()
@@ -280,9 +290,10 @@ def schema(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Show the schemas of a dataset, or set them; all its items must fit."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.schema(datasets.Where(db, server), name, (input, expected), clear=clear, as_json=as_json)
+    datasets_change.schema(Where(db, server), name, (input, expected), clear=clear, as_json=as_json)
 
 
 @app.command()
@@ -295,9 +306,10 @@ def versions(
 ) -> None:
     """List versions, the newest first, and what each changed."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_versions
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.versions(datasets.Where(db, server), name, limit, as_json=as_json)
+    datasets_versions.versions(Where(db, server), name, limit, as_json=as_json)
 
 
 @app.command()
@@ -311,9 +323,10 @@ def diff(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Show what differs between two versions: items added, removed, changed."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_versions
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.diff(datasets.Where(db, server), name, (a, b), as_json=as_json)
+    datasets_versions.diff(Where(db, server), name, (a, b), as_json=as_json)
 
 
 @app.command()
@@ -326,9 +339,10 @@ def history(
 ) -> None:
     """Show what an item was, the newest first."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_versions
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.history(datasets.Where(db, server), name, item, as_json=as_json)
+    datasets_versions.history(Where(db, server), name, item, as_json=as_json)
 
 
 @app.command()
@@ -341,9 +355,10 @@ def restore(
 ) -> None:
     """Make an earlier version the newest again."""
     one_place(db, server)
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_versions
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.restore(datasets.Where(db, server), name, version, as_json=as_json)
+    datasets_versions.restore(Where(db, server), name, version, as_json=as_json)
 
 
 @app.command()
@@ -359,6 +374,7 @@ def purge(  # noqa: PLR0913  # each is an option
     one_place(db, server)
     if not yes:
         raise typer.BadParameter("nothing brings the content back: say --yes", param_hint="--yes")
-    from evalbus_server.cli import datasets
+    from evalbus_server.cli import datasets_versions
+    from evalbus_server.cli.datasets_place import Where
 
-    datasets.purge(datasets.Where(db, server), name, tuple(items), as_json=as_json)
+    datasets_versions.purge(Where(db, server), name, tuple(items), as_json=as_json)

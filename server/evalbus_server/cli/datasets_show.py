@@ -1,0 +1,87 @@
+"""`evalbus dataset list` and `show`: what there is."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.text import Text
+
+from evalbus import Item
+from evalbus_server.cli.datasets_place import Source, Where, work
+from evalbus_server.cli.datasets_text import info_document, items_text, short
+from evalbus_server.cli.figures import count, plain
+from evalbus_server.cli.report import console, print_json, table_of
+from evalbus_server.dataset import exports
+from evalbus_server.model.dataset import DatasetInfo
+from evalbus_server.model.run import DatasetVersion
+from evalbus_server.wire.jsonform import dataset_document
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which items are meant."""
+
+    version: int | None
+    tags: tuple[str, ...]
+    limit: int | None
+
+    def takes(self, item: Item) -> bool:
+        """Whether an item has all the tags."""
+        return all(tag in item.tags for tag in self.tags)
+
+
+def show_list(where: Where, *, as_json: bool) -> None:
+    """Print datasets by name."""
+    found = work(where, lambda source: source.datasets())
+    if as_json:
+        print_json({"datasets": [dataset_document(dataset) for dataset in found]})
+        return
+    table = table_of("dataset", "version", "items", "made", right=(1, 2))
+    for dataset in found:
+        made = datetime.fromtimestamp(dataset.created_at).strftime("%Y-%m-%d %H:%M")
+        table.add_row(Text(plain(dataset.name)), str(dataset.version), count(dataset.items), made)
+    console().print(table if found else "No datasets.")
+
+
+def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> None:
+    """Print a dataset and its first items."""
+
+    async def do(source: Source) -> tuple[DatasetInfo, DatasetVersion, list[Item]]:
+        info = await source.info(name)
+        version = info.latest if chosen.version is None else await source.dataset(name, chosen.version)
+        first: list[Item] = []
+        if chosen.limit:
+            async with aclosing(source.items(name, version.version)) as pages:  # type: ignore[type-var]
+                async for page in pages:
+                    first += [item for item in page if chosen.takes(item)]
+                    if len(first) >= chosen.limit:
+                        break
+        return info, version, first[: chosen.limit or 0]
+
+    info, version, first = work(where, do)
+    if as_json:
+        texts = ",".join(map(exports.item_text, first))
+        document = {**dataset_document(version), **info_document(info)}
+        print(f'{json.dumps(document, ensure_ascii=False)[:-1]}, "first_items": [{texts}]}}')
+        return
+    out = console()
+    out.print(f"{plain(version.name)} version {version.version}: {items_text(version.items)}", markup=False)
+    if info.description:
+        out.print(plain(info.description), markup=False)
+    out.print(f"digest {version.digest}", style="dim")
+    if first:
+        table = table_of("item", "input", "expected", "tags", right=())
+        for item in first:
+            cells = (item.id, short(item.input), short(item.expected), ", ".join(item.tags))
+            table.add_row(*(Text(plain(cell)) for cell in cells))
+        out.print(table)
+
+
+def show_item(where: Where, name: str, version: int | None, id: str, *, as_json: bool) -> None:
+    """Print an item, whole."""
+    item = work(where, lambda source: source.item(name, version, id))
+    text = exports.item_text(item)
+    print(text if as_json else json.dumps(json.loads(text), ensure_ascii=False, indent=2))
