@@ -163,5 +163,5 @@ def plain(cell: str) -> str:
     return cell.strip("`")
 
 
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/scorers").glob("*.md")])
 PAGES = {page.name: page for page in map(Page, [ROOT / "README.md", *DOCS, ROOT / "proto/README.md"])}

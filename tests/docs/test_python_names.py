@@ -8,7 +8,7 @@ import pytest
 
 import evalbus
 import evalbus_server
-from evalbus import Context, Item, Output, Score, ScorerBench, ScoreTask, TargetBench, ToolBox, TrialFailed, Value
+from evalbus import Context, Item, Output, Score, ScorerBench, ScoreTask, TargetBench, ToolBox, TrialFailed, Value, kit
 from evalbus.client import Client, RunHandle
 from evalbus_server import RunReport
 from tests.docs.pages import PAGES
@@ -70,6 +70,11 @@ def test_every_part_of_an_output_is_told() -> None:
     told = set(re.findall(r"`(\w+)`", TARGET.section("What it returns")))
     slots = {slot.removesuffix("_json") for slot in Output.__slots__}
     assert slots <= told
+
+
+def test_all_of_the_kit_is_told() -> None:
+    told = re.findall(r"\w+", PAGES["docs/scorers/combining.md"].text)
+    assert set(kit.__all__) <= set(told)
 
 
 def test_every_need_is_told() -> None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from evalbus._context import Context, Ticket
-from evalbus._errors import EvalbusError, PluginInvalid, SettingsInvalid, TrialFailed
+from evalbus._errors import EvalbusError, NotScorable, PluginInvalid, SettingsInvalid, TrialFailed
 from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Trial
 from evalbus._plugin import REVISION, Isolation, Need, Open, PluginInfo, Ready, ScorerInfo, TargetInfo
 from evalbus._results import failure_of, output_of, scores_of
-from evalbus._score import ScoreDeclaration
+from evalbus._score import Score, ScoreDeclaration
 from evalbus._settings import NoSettings, SettingsType, settings_type
 from evalbus._tools import reported
 from evalbus._version import VERSION
@@ -59,6 +59,8 @@ class Plugin(Generic[P, R]):
 
     __name__: str
     kind: typing.ClassVar[str]
+    holds_threads: typing.ClassVar[bool] = False
+    """Whether a conversation holds threads of its own, which `release` ends."""
     _offered: typing.ClassVar[Mapping[str, str]]
     """The names of parameters that a function may have, and what each is."""
 
@@ -149,6 +151,13 @@ class Plugin(Generic[P, R]):
         """What an answer holds when the function raised this."""
         return failure_of(error, self.name)
 
+    def raised(self, error: BaseException, opened: Opened) -> Any:
+        """What an answer holds when the function raised this in a conversation."""
+        return self.failure(error)
+
+    def release(self, opened: Opened) -> None:
+        """Let go of what a conversation held; it is over."""
+
     def _kind_info(self) -> TargetInfo | ScorerInfo:
         raise NotImplementedError
 
@@ -201,11 +210,20 @@ class Plugin(Generic[P, R]):
         for parameter, source in self._parameters:
             if source == "settings":
                 wanted.append(hints.get(parameter.name, parameter.annotation))
+        return self._settings_of(wanted + self._wanted_by_options(names), names)
+
+    def _wanted_by_options(self, names: Mapping[str, Any]) -> list[Any]:
+        """The settings types that `setup` and `scores` ask for."""
+        wanted = []
         for function in (self.options.setup, self.options.scores):
             if callable(function) and (first := _first(function)) is not None:
                 annotation = _hints(function, names).get(first.name, first.annotation)
                 if annotation is not first.empty:
                     wanted.append(annotation)
+        return wanted
+
+    def _settings_of(self, wanted: Sequence[Any], names: Mapping[str, Any]) -> SettingsType:
+        """The settings type of functions that annotate it so."""
         if not wanted:
             return NoSettings()
         if any(other != wanted[0] for other in wanted[1:]):
@@ -284,6 +302,12 @@ class Scorer(Plugin[P, R]):
     def result(self, returned: Any, ticket: Ticket) -> Any:
         """The scores."""
         return scores_of(returned)
+
+    def raised(self, error: BaseException, opened: Opened) -> Any:
+        """SKIPPED scores if the scorer does not apply, else a failure."""
+        if isinstance(error, NotScorable):
+            return tuple(Score.skipped(str(error), name=each.name) for each in opened.ready.scores)
+        return self.failure(error)
 
     def _kind_info(self) -> ScorerInfo:
         try:
@@ -393,7 +417,8 @@ def scorer(  # noqa: PLR0913  # the options of a plugin, each by name
 
     Its parameters are known by name: `item`, `output`, `task` (the whole ScoreTask), `settings` (annotated with a
     dataclass or a pydantic model), `ctx` or `context` (a Context) and `state`. It returns a Score, a number or a
-    bool, or a sequence of Scores, and raises TrialFailed for an output that it cannot judge.
+    bool, or a sequence of Scores, and raises TrialFailed for an output that it cannot judge, NotScorable for one that
+    does not concern it.
 
     Args:
         name: 1 to 100 characters, no dots.

@@ -7,6 +7,7 @@ EvalbusError
 ├── TrialFailed         raised by plugin code: this one trial could not be done
 │   ├── ToolMockFailed  no tool mock fits a call (in _tools)
 │   └── ToolFailed      a tool mock is an error (in _tools)
+├── NotScorable         raised by a scorer's code: it does not apply to this output
 └── CallFailed          a server could not do what a client asked
 """
 
@@ -74,6 +75,13 @@ class TrialFailed(EvalbusError):
     def invalid(cls, message: str) -> TrialFailed:
         """The input is not acceptable; the server does not try again."""
         return cls(message, FailureCategory.INVALID)
+
+
+class NotScorable(EvalbusError):
+    """Raised by a scorer's code, however deep: it does not apply to this output, and all its scores are SKIPPED.
+
+    The text is the explanation. A function that returns `Score.skipped` says the same.
+    """
 
 
 class CallFailed(EvalbusError):

@@ -43,6 +43,7 @@ class Worker:
         """Ready to work on the running loop. *deliver* and *news* are called on it, and never wait."""
         self._loop = asyncio.get_running_loop()
         self._plugin = plugin
+        self._opened = opened
         self._deliver = deliver
         self._news = news
         self._call: Call = plugin.bind(opened, _log.info)
@@ -127,6 +128,7 @@ class Worker:
                 _log.warning("%s: %d trials do not end although they were cancelled", self._plugin.name, len(left))
         self._tickets.clear()
         self._empty.set()
+        self._plugin.release(self._opened)
 
     # --- async functions: a task a trial ------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Worker:
             result = self._plugin.result(await self._call(ticket), ticket)
         # Everything is caught, also SystemExit: plugin code ends here, and its end must not be the loop's.
         except BaseException as error:
-            result = self._failure(ticket, error)
+            result = self._raised(ticket, error)
         self._finish(ticket, result)
 
     # --- sync functions: threads, or inline ---------------------------------------------------------------------
@@ -156,7 +158,7 @@ class Worker:
         try:
             result = self._plugin.result(self._call(ticket), ticket)
         except BaseException as error:
-            result = self._failure(ticket, error)
+            result = self._raised(ticket, error)
         return result
 
     def _run_slice(self) -> None:
@@ -179,8 +181,8 @@ class Worker:
 
     # --- ends ---------------------------------------------------------------------------------------------------
 
-    def _failure(self, ticket: Ticket, error: BaseException) -> Failure:
-        return _stopped(ticket) if ticket.stopped else self._plugin.failure(error)
+    def _raised(self, ticket: Ticket, error: BaseException) -> Any:
+        return _stopped(ticket) if ticket.stopped else self._plugin.raised(error, self._opened)
 
     def _finish_all(self, finished: list[tuple[Ticket, Any]]) -> None:
         for ticket, result in finished:

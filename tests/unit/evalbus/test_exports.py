@@ -24,6 +24,7 @@ EXPORTED = [
     "Message",
     "Money",
     "Need",
+    "NotScorable",
     "Output",
     "PluginInfo",
     "PluginInvalid",

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalbus import Scorer
 from evalbus_server.scorer.builtin.answer_match import answer_match
+from evalbus_server.scorer.builtin.combinations import combinations
 from evalbus_server.scorer.builtin.coverage import completeness, keyword_coverage
 from evalbus_server.scorer.builtin.exact_match import exact_match
 from evalbus_server.scorer.builtin.includes import includes
@@ -55,5 +56,5 @@ _ALL: tuple[Scorer[Any, Any], ...] = (
     *(trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
 )
 
-BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in _ALL}
+BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in (*_ALL, *combinations(_ALL))}
 """By the name that an experiment uses."""

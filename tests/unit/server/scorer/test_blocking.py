@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalbus import Item, Output, Score, ScorerBench, ScoreStatus, ScoreTask, ToolCall, Value
+from evalbus import Failure, Item, Output, Score, ScorerBench, ScoreStatus, ScoreTask, ToolCall, Value
 from evalbus.worker import Worker
 from evalbus_server.scorer.builtin import BUILTINS
 from tests.e2e.service import echoing, experiment, serving
@@ -33,6 +33,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tool_arguments": {"calls": [{"name": "a", "arguments": {}}]},
     "trajectory": {"steps": ["a"] * 5_000},
     "trajectory_blacklist": {"sequences": [["a", "b"]]},
+    "weighted_blend": {"scorers": ["levenshtein", "rouge_l", "includes"]},
+    "all_of": {"scorers": ["f1", "json_diff"]},
+    "any_of": {"scorers": ["exact_match", "bleu"]},
+    "most_of": {"scorers": ["similarity", "content_similarity", "match"]},
+    "cascade": {"scorers": ["exact_match", {"use": "json_schema_valid", "settings": {"schema": {"type": "array"}}}]},
+    "negate": {"scorer": "chrf"},
+    "threshold": {"scorer": "list_contains", "at": 0.5},
 }
 
 
@@ -104,19 +111,19 @@ async def test_a_large_output_is_judged_without_holding_the_loop(name, what):
     async with watching() as gaps:
         score = await judged(name, opened, item, output)
 
-    assert isinstance(score, Score)
+    assert isinstance(score, Score | Failure)
     assert max(gaps) < limit(), f"the loop was held for {max(gaps):.2f} s"
 
 
 async def judged(name: str, opened: Any, item: Item, output: Output) -> Any:
-    """The score, without the bench's own copying of messages, which is large here."""
+    """The score, or the failure instead, without the bench's own copying of messages, which is large here."""
     answers: list[Any] = []
     worker = Worker(BUILTINS[name], opened, answers.extend, lambda news: None)
     worker.submit([ScoreTask(1, 1, item, output)])
     await worker.drain()
     await worker.close()
-    (score,) = answers[0].result
-    return score
+    result = answers[0].result
+    return result if isinstance(result, Failure) else result[0]
 
 
 async def test_case_sc_15_a_pattern_that_would_never_end_is_done_at_once():
