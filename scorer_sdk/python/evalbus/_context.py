@@ -17,25 +17,27 @@ _MAKING_TOOLS = threading.Lock()
 
 
 class Ticket:
-    """The state of one trial inside a worker. Not for plugins, who see it through a Context."""
+    """The state of one trial inside a worker. Not for plugins, who see it through a Context.
 
-    __slots__ = ("begun", "deadline", "figures", "heard", "job", "key", "stopped", "stopped_at", "task", "tools")
+    What most trials never change stands in the class: one is made for every trial.
+    """
+
+    begun: float | None = None
+    """When work on it began; None while it waits."""
+    deadline: float | None = None
+    stopped = ""
+    """Why it is to stop: "", "cancelled" or "timeout"."""
+    stopped_at = 0.0
+    heard: float | None = None
+    """When news of it went out last; None before its `started`."""
+    figures: Figures | None = None
+    job: Any = None
+    tools: ToolBox | None = None
+    """The mock tools, once the function has asked for them."""
 
     def __init__(self, task: Any, key: tuple[int, int]) -> None:
         self.task = task
         self.key = key
-        self.begun: float | None = None
-        """When work on it began; None while it waits."""
-        self.deadline: float | None = None
-        self.stopped = ""
-        """Why it is to stop: "", "cancelled" or "timeout"."""
-        self.stopped_at = 0.0
-        self.heard: float | None = None
-        """When news of it went out last; None before its `started`."""
-        self.figures: Figures | None = None
-        self.job: Any = None
-        self.tools: ToolBox | None = None
-        """The mock tools, once the function has asked for them."""
 
 
 class Figures:

@@ -133,11 +133,9 @@ class Plugin(Generic[P, R]):
     def bind(self, opened: Opened, log: Callable[[str], None]) -> Call:
         """The function with everything that does not change within a conversation filled in."""
         sources = {
-            "settings": lambda _: opened.settings,
-            "state": lambda _: opened.state,
             "context": lambda ticket: Context(ticket, opened.opening, opened.settings, log),
         }
-        return _bind(self.function, self._parameters, sources)
+        return _bind(self.function, self._parameters, sources, {"settings": opened.settings, "state": opened.state})
 
     def result(self, returned: Any, ticket: Ticket) -> Any:
         """What an answer holds when the function returned this for the ticket's trial.
@@ -524,12 +522,16 @@ def _digest(function: Callable[..., Any]) -> str:
         return ""
 
 
+_FIXED = (["settings"], ["state"])
+
+
 def _bind(
     function: Callable[..., Any],
     parameters: Sequence[tuple[inspect.Parameter, str]],
     sources: Mapping[str, Callable[[Ticket], Any]],
+    fixed: Mapping[str, Any],
 ) -> Call:
-    """A call of the function with its parameters filled from a ticket."""
+    """A call of the function with its parameters filled from a ticket; *fixed* ones are the same for all tickets."""
     wanted = [source for _, source in parameters]
     in_place = all(parameter.kind is not parameter.KEYWORD_ONLY for parameter, _ in parameters)
     # The usual shapes without any machinery: this is called for every trial.
@@ -537,10 +539,15 @@ def _bind(
         return lambda ticket: function(ticket.task.item)
     if in_place and wanted == ["item", "output"] and _leading(function, parameters):
         return lambda ticket: function(ticket.task.item, ticket.task.output)
+    if in_place and wanted[:2] == ["item", "output"] and wanted[2:] in _FIXED and _leading(function, parameters):
+        (third,) = (fixed[name] for name in wanted[2:])
+        return lambda ticket: function(ticket.task.item, ticket.task.output, third)
     parts: dict[str, Callable[[Ticket], Any]] = {
         "item": lambda ticket: ticket.task.item,
         "output": lambda ticket: ticket.task.output,
         "task": lambda ticket: ticket.task,
+        "settings": lambda _: fixed["settings"],
+        "state": lambda _: fixed["state"],
         **sources,
     }
     place = [parts[source] for parameter, source in parameters if parameter.kind is parameter.POSITIONAL_ONLY]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalbus._draft import draft
 from evalbus._output import Message, Output
 from evalbus._value import JsonObject, Value, ValueLike, maybe, object_data, object_text
 
@@ -84,6 +85,9 @@ class Item:
         return (self.expected,)
 
 
+ItemDraft = draft(Item)
+
+
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
     """Bounds for the work on one trial; None does not bound."""
@@ -124,3 +128,6 @@ class ScoreTask:
     epoch: int = 1
     remaining: float | None = None
     """Seconds left for this attempt when it was sent; None: no limit."""
+
+
+TaskDraft = draft(ScoreTask)

@@ -281,3 +281,23 @@ def output_with(content: Value) -> Output:
     made.__class__ = Output
     output: Output = made
     return output
+
+
+def only_text(output: Output) -> str | None:
+    """The text of an output that has a text as its content and nothing else; None for others."""
+    content = output.content
+    if (
+        content is None
+        or content.kind != "text"
+        or output.answer is not None
+        or output.usage is not None
+        or output.messages
+        or output.tool_calls
+        or output.spans
+        or output.trace_ids
+        or output.metadata_json
+        or output.timing is not None
+        or output.tool_mocks is not None
+    ):
+        return None
+    return content.body  # type: ignore[return-value]  # a text is a str, by construction

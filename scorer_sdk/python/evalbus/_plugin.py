@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from evalbus._draft import draft
 from evalbus._failure import Failure
 from evalbus._output import Output, Usage
 from evalbus._score import Score, ScoreDeclaration
@@ -129,6 +130,9 @@ class Answer:
     """What a failed trial had consumed by then."""
 
 
+AnswerDraft = draft(Answer)
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreAnswer:
     """What a scorer made of one task: its scores, or one failure for all of them."""
@@ -138,3 +142,6 @@ class ScoreAnswer:
     result: tuple[Score, ...] | Failure
     usage: Usage | None = None
     """What a failed task had consumed by then."""
+
+
+ScoreAnswerDraft = draft(ScoreAnswer)

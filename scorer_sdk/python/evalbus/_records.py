@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -14,6 +14,7 @@ from evalbus._failure import Failure, FailureCategory
 from evalbus._plugin import Answer, Ready, ScoreAnswer, TrialProgress
 from evalbus._results import one_line
 from evalbus.v1 import plugin_pb2, scorer_pb2, target_pb2
+from evalbus.wire.framing import submessage, tag
 
 RECORDS = 256
 """Records in a message, at most."""
@@ -38,7 +39,8 @@ class Side:
     """The records of a request that holds a batch."""
     decode: Callable[[Any], Any]
     answer: type[Answer] | type[ScoreAnswer]
-    fill: Callable[[Any, Any], None]
+    encode: Callable[[Any], bytes]
+    """An answer as an encoded message; raises what values without a form on the wire raise."""
     result: Callable[[Any], Any]
     """The result of an answer's message; raises ContractBroken."""
 
@@ -56,12 +58,18 @@ class Side:
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
         """Answers as messages, each at most BYTES or of one record. An answer that cannot travel becomes a failure."""
-        response = self.response()
-        records = response.answers.answers
+        messages: list[bytes] = []
+        records: list[bytes] = []
+        total = 0
         for answer in answers:
-            self._put(records.add(), answer)
-        data: bytes = response.SerializeToString()
-        return [data] if len(data) <= BYTES else list(self._split(records))
+            record = self._record(answer)
+            total += len(record)
+            if records and total > BYTES - _ENVELOPE:
+                messages.append(submessage(_ANSWERS, b"".join(records)))
+                records, total = [], len(record)
+            records.append(record)
+        messages.append(submessage(_ANSWERS, b"".join(records)))
+        return messages
 
     def travelled(self, answers: Sequence[Any]) -> list[Any]:
         """Answers as they would arrive over a socket: one that cannot travel, or breaks the contract, is a failure.
@@ -104,38 +112,29 @@ class Side:
         data: bytes = response.SerializeToString()
         return data
 
-    def _put(self, record: Any, answer: Any) -> None:
+    def _record(self, answer: Any) -> bytes:
+        """An answer as a field of its batch."""
         try:
-            self.fill(record, answer)
+            encoded = self.encode(answer)
         except Exception as error:  # the values in it are an author's, and may be anything
-            record.Clear()
             reason = "NOT_UNICODE" if isinstance(error, UnicodeError) else "RESULT_INVALID"
             text = one_line(f"the answer has no form on the wire: {error}")
-            self._fail(record, answer.trial_id, answer.attempt, Failure(FailureCategory.INTERNAL, text, reason))
+            encoded = self._failed(answer, Failure(FailureCategory.INTERNAL, text, reason))
+        if len(encoded) > RECORD_BYTES:
+            text = f"the answer has {len(encoded):,} bytes, which is over the limit of {RECORD_BYTES:,}"
+            encoded = self._failed(answer, Failure(FailureCategory.INVALID, text, "MESSAGE_TOO_LARGE"))
+        return submessage(_RECORD, encoded)
 
-    def _fail(self, record: Any, trial_id: int, attempt: int, failure: Failure) -> None:
-        record.Clear()
-        self.fill(record, self.answer(trial_id, attempt, failure))
-
-    def _split(self, records: Sequence[Any]) -> Iterator[bytes]:
-        response, total = self.response(), 0
-        for record in records:
-            size = record.ByteSize()
-            if size > RECORD_BYTES:
-                text = f"the answer has {size:,} bytes, which is over the limit of {RECORD_BYTES:,}"
-                failure = Failure(FailureCategory.INVALID, text, "MESSAGE_TOO_LARGE")
-                self._fail(record, record.trial_id, record.attempt, failure)
-                size = record.ByteSize()
-            if total and total + size > BYTES:
-                yield response.SerializeToString()
-                response, total = self.response(), 0
-            response.answers.answers.append(record)
-            total += size + _ENVELOPE
-        yield response.SerializeToString()
+    def _failed(self, answer: Any, failure: Failure) -> bytes:
+        return self.encode(self.answer(answer.trial_id, answer.attempt, failure))
 
 
+_ANSWERS = tag(3, delimited=True)
+"""The batch of answers in a response of either kind."""
+_RECORD = tag(1, delimited=True)
+"""An answer in its batch."""
 _ENVELOPE = 8
-"""Bytes around a record in its batch, at most."""
+"""Bytes around a batch in its message, at most."""
 
 TARGET = Side(
     service="evalbus.v1.Target",
@@ -147,7 +146,7 @@ TARGET = Side(
     records=attrgetter("trials.trials"),
     decode=wire.trial_from_proto,
     answer=Answer,
-    fill=wire.fill_answer,
+    encode=wire.encode_answer,
     result=wire.answer_result_from_proto,
 )
 SCORER = Side(
@@ -160,7 +159,7 @@ SCORER = Side(
     records=attrgetter("tasks.tasks"),
     decode=wire.task_from_proto,
     answer=ScoreAnswer,
-    fill=wire.fill_score_answer,
+    encode=wire.encode_score_answer,
     result=wire.score_answer_result_from_proto,
 )
 SIDES = (TARGET, SCORER)

@@ -12,8 +12,8 @@ from evalbus import _json
 from evalbus._errors import TrialFailed
 from evalbus._failure import Failure, FailureCategory
 from evalbus._output import Output, output_with
-from evalbus._score import Score
-from evalbus._value import Value
+from evalbus._score import Score, plain_scores
+from evalbus._value import Value, text_value
 
 MESSAGE_LIMIT = 2048
 """Bytes of a failure's message."""
@@ -39,7 +39,7 @@ def output_of(returned: Any) -> Output:
     if kind is Output:
         return returned  # type: ignore[no-any-return]
     if kind is str:
-        return output_with(Value(returned))
+        return output_with(text_value(returned))
     if kind is Value:
         return output_with(returned)
     if isinstance(returned, Output):
@@ -61,8 +61,10 @@ def scores_of(returned: Any) -> tuple[Score, ...]:
     kind = type(returned)
     if kind is Score:
         return (returned,)
-    if kind is float or kind is bool or kind is int:
-        return (Score.scored(_float(returned)),)
+    if kind is float:
+        return plain_scores(returned)
+    if kind is bool or kind is int:
+        return plain_scores(_float(returned))
     if isinstance(returned, Score):
         return (returned,)
     if isinstance(returned, (list, tuple)):
@@ -73,7 +75,7 @@ def scores_of(returned: Any) -> tuple[Score, ...]:
             raise ResultInvalid(f"returned no score at all; {_SCORER_RETURNS}, or Score.skipped(why)")
         return tuple(returned)
     if hasattr(kind, "__float__"):  # the numbers of other libraries
-        return (Score.scored(_float(returned)),)
+        return plain_scores(_float(returned))
     _refuse(returned, _SCORER_RETURNS)
 
 

@@ -138,3 +138,21 @@ class Score:
 
 
 ScoreDraft = draft(Score)
+
+_PLAIN: dict[float, tuple[Score, ...]] = {}
+_MOST_PLAIN = 4096
+
+
+def plain_scores(value: float) -> tuple[Score, ...]:
+    """One score that has a value and nothing else. Equal values share one: most scorers give few different ones."""
+    known = _PLAIN.get(value)
+    if known is None:
+        if len(_PLAIN) >= _MOST_PLAIN:
+            _PLAIN.clear()
+        known = _PLAIN[value] = (Score.scored(value + 0.0),)  # -0.0 is 0
+    return known
+
+
+def is_plain(scores: tuple[Score, ...]) -> bool:
+    """Whether they came from `plain_scores`."""
+    return len(scores) == 1 and _PLAIN.get(scores[0].value) is scores  # type: ignore[arg-type]  # None is no key

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from evalbus import _json
+from evalbus._draft import draft
 
 Json: TypeAlias = Any
 """A JSON document as Python objects: None, bool, int, float, str, list, dict."""
@@ -82,6 +83,20 @@ class Value:
     def __str__(self) -> str:
         """The text, or for bytes what they are."""
         return self.body if isinstance(self.body, str) else f"<{len(self.body)} bytes of {self.media_type}>"
+
+
+ValueDraft = draft(Value)
+
+
+def text_value(text: str) -> Value:
+    """A plain text as a value, made quickly."""
+    made = ValueDraft()
+    made.body = text
+    made.kind = "text"
+    made.media_type = ""
+    made.__class__ = Value
+    value: Value = made
+    return value
 
 
 NULL = Value("null", "json")

@@ -16,8 +16,7 @@ from evalbus._context import Ticket
 from evalbus._definition import Call, Opened, Plugin, Target
 from evalbus._failure import Failure, FailureCategory
 from evalbus._item import ScoreTask, Trial
-from evalbus._output import Usage
-from evalbus._plugin import Answer, ProgressKind, ScoreAnswer, TrialProgress
+from evalbus._plugin import Answer, AnswerDraft, ProgressKind, ScoreAnswer, ScoreAnswerDraft, TrialProgress
 from evalbus._pool import Pool
 
 Deliver: TypeAlias = Callable[[list[Any]], None]
@@ -47,7 +46,9 @@ class Worker:
         self._deliver = deliver
         self._news = news
         self._call: Call = plugin.bind(opened, _log.info)
-        self._answer: type[Any] = Answer if isinstance(plugin, Target) else ScoreAnswer
+        self._draft, self._answer = (
+            (AnswerDraft, Answer) if isinstance(plugin, Target) else (ScoreAnswerDraft, ScoreAnswer)
+        )
         self._tickets: dict[tuple[int, int], Ticket] = {}
         self._ready: list[Any] = []
         self._flushing = False
@@ -193,13 +194,16 @@ class Worker:
         if self._tickets.get(ticket.key) is not ticket:
             return  # answered for, or closed
         del self._tickets[ticket.key]
-        usage: Usage | None = None
+        answer = self._draft()
+        answer.usage = None
         if ticket.stopped == "timeout" and type(result) is not Failure:
             result = _stopped(ticket)
         if type(result) is Failure and ticket.figures is not None:
-            usage = ticket.figures.usage
-        trial_id, attempt = ticket.key
-        self._ready.append(self._answer(trial_id, attempt, result, usage))
+            answer.usage = ticket.figures.usage
+        answer.trial_id, answer.attempt = ticket.key
+        answer.result = result
+        answer.__class__ = self._answer
+        self._ready.append(answer)
         if flush and not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)  # once a turn of the loop: what else is ready goes along

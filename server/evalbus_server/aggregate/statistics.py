@@ -38,6 +38,10 @@ def exact_mean(values: Sequence[float]) -> float:
     count = len(values)
     if count == 1:
         return values[0]
+    if count == 2:
+        half = (values[0] + values[1]) / 2  # one rounding, as halving has none
+        if math.isfinite(half):
+            return half
     try:
         found = math.fsum(values) / count
     except OverflowError:  # the sum is no float, the mean is

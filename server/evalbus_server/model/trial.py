@@ -93,6 +93,8 @@ class OpenTrial:
     """How plugins are sent the item: made once, by the codec."""
     encoded_task: bytes | None = None
     """How scorers are sent item and output: made once, by the codec."""
+    task_record: tuple[int, bytes, bytes] | None = None
+    """The score task as it was sent last: attempt, the time that remained, and the encoded record."""
     attempts = 0
     """Attempts at the target so far."""
     usage: Usage | None = None

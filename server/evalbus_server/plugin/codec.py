@@ -20,11 +20,12 @@ from evalbus import (
     Value,
     wire,
 )
+from evalbus._output import only_text
 from evalbus._plugin import Open
 from evalbus._results import one_line, upper_snake
 from evalbus.v1 import failure_pb2, plugin_pb2, scorer_pb2, target_pb2, value_pb2
+from evalbus.wire.framing import submessage, tag, varint
 from evalbus_server.model.trial import EPOCH_BITS, POSITION_MASK, OpenTrial, StoredItem, epoch_of
-from evalbus_server.plugin.framing import submessage, tag, varint
 from evalbus_server.plugin.port import Answered, ConversationLost, Flight, PushBack, Received
 from evalbus_server.plugin.salvage import Lost, Unreadable, readable, salvage
 
@@ -54,6 +55,7 @@ _TRIAL_TOTAL = tag(6, delimited=False)
 _TRIAL_REMAINING = tag(7, delimited=True)
 _TRIAL_LIMITS = tag(8, delimited=True)
 _TASK_OUTPUT = tag(4, delimited=True)
+_OUTPUT_CONTENT = tag(1, delimited=True)
 _TASK_INPUTS = tag(5, delimited=True)
 _TASK_EPOCH = tag(7, delimited=False)
 _TASK_REMAINING = tag(8, delimited=True)
@@ -206,22 +208,12 @@ class ScorerCodec:
         remaining = _Remaining(now, _TASK_REMAINING)
         records = []
         for flight in flights:
-            trial = flight.trial
-            if trial.encoded_task is None:
-                trial.encoded_task = _encoded_task(trial)
-            record = b"".join(
-                (
-                    _TRIAL_ID,
-                    varint(trial.trial_id),
-                    _ATTEMPT,
-                    varint(flight.attempt),
-                    trial.encoded_task,
-                    remaining.until(flight.deadline),
-                )
-            )
-            if flight.inputs:
-                record += _encoded_inputs(flight.inputs)
-            records.append(_RECORD + varint(len(record)) + record)
+            left = remaining.until(flight.deadline)
+            known = flight.trial.task_record
+            if known is not None and known[0] == flight.attempt and known[1] == left and not flight.inputs:
+                records.append(known[2])  # another scorer was sent the same
+            else:
+                records.append(_task_record(flight, left))
         return submessage(_BATCH, b"".join(records))
 
     def cancel(self, attempts: Sequence[tuple[int, int]]) -> bytes:
@@ -258,7 +250,7 @@ class ScorerCodec:
 
 
 class _Remaining:
-    """Lengths of time until deadlines, as fields; flights of one batch nearly always share one."""
+    """Lengths of time until deadlines, to the millisecond, as fields; flights of one batch nearly always share one."""
 
     def __init__(self, now: float, tag_: bytes) -> None:
         self._now = now
@@ -269,7 +261,7 @@ class _Remaining:
     def until(self, deadline: float) -> bytes:
         if deadline != self._deadline:
             self._deadline = deadline
-            length = wire.duration_to_proto(max(deadline - self._now, 0.001))
+            length = wire.duration_to_proto(max(round(deadline - self._now, 3), 0.001))
             self._field = submessage(self._tag, length.SerializeToString())
         return self._field
 
@@ -306,12 +298,29 @@ def _encoded_text(text: str) -> bytes:
     return submessage(_VALUE_TEXT, text.encode())
 
 
+def _task_record(flight: Flight, left: bytes) -> bytes:
+    """A score task as a field of its batch; kept for the next scorer if it may be sent the same."""
+    trial = flight.trial
+    if trial.encoded_task is None:
+        trial.encoded_task = _encoded_task(trial)
+    task = b"".join((_TRIAL_ID, varint(trial.trial_id), _ATTEMPT, varint(flight.attempt), trial.encoded_task, left))
+    if flight.inputs:
+        return submessage(_RECORD, task + _encoded_inputs(flight.inputs))
+    record = submessage(_RECORD, task)
+    trial.task_record = (flight.attempt, left, record)
+    return record
+
+
 def _encoded_task(trial: OpenTrial) -> bytes:
     """What all scorers are sent of a trial."""
     assert trial.output is not None
     item = _encoded_item(trial) if trial.encoded_item is None else trial.encoded_item
-    output = submessage(_TASK_OUTPUT, wire.output_to_proto(trial.output).SerializeToString())
-    return item + output + _TASK_EPOCH + varint(epoch_of(trial.trial_id))
+    text = only_text(trial.output)
+    if text is None:
+        said = wire.output_to_proto(trial.output).SerializeToString()
+    else:
+        said = submessage(_OUTPUT_CONTENT, _encoded_text(text))
+    return item + submessage(_TASK_OUTPUT, said) + _TASK_EPOCH + varint(epoch_of(trial.trial_id))
 
 
 def _encoded_inputs(inputs: dict[str, Value]) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 from evalbus import PluginInfo, ScoreTask, SettingsInvalid, Trial, TrialLimits
 from evalbus._definition import OpeningRefused, Target
 from evalbus._definition import Plugin as Definition
+from evalbus._item import TaskDraft
 from evalbus._plugin import Open, TrialProgress
 from evalbus._records import side_of
 from evalbus.worker import Worker
@@ -68,10 +69,18 @@ class InProcessPlugin:
             return Trial(
                 trial.trial_id, flight.attempt, trial.item, epoch, position, self._total, remaining, self._limits
             )
-        assert trial.output is not None
-        return ScoreTask(
-            trial.trial_id, flight.attempt, trial.item, trial.output, flight.inputs or {}, None, epoch, remaining
-        )
+        made = TaskDraft()
+        made.trial_id = trial.trial_id
+        made.attempt = flight.attempt
+        made.item = trial.item
+        made.output = trial.output
+        made.inputs = flight.inputs or {}
+        made.against = None
+        made.epoch = epoch
+        made.remaining = remaining
+        made.__class__ = ScoreTask
+        task: ScoreTask = made
+        return task
 
     def answered(self, answers: list[Any]) -> list[Answered]:
         """Answers of the function, as the exchange takes them."""

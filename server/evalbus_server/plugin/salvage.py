@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from evalbus_server.plugin.framing import fields
+from evalbus.wire.framing import fields
 
 # Fields of the responses, by the names that target.proto and scorer.proto give them: the same in both.
 _ANSWERS = 3

@@ -117,9 +117,10 @@ class Panel:
             else:
                 seat.cursor = last
                 self._ask(seat, trials)
-        for trial in trials:
-            if not trial.holding and trial.waiting:
-                self._trials.pop(trial.trial_id, None)  # everybody is behind: it comes back from the store
+        if any(seat.behind for seat in self.seats):
+            for trial in trials:
+                if not trial.holding and trial.waiting:
+                    self._trials.pop(trial.trial_id, None)  # it comes back from the store
 
     def stored(self, scores: Sequence[ScoreRecord], results: Sequence[ResultRecord]) -> None:
         """Scores and results are stored: trials that have ended, or that nobody works on, leave the memory."""
@@ -301,12 +302,12 @@ class Panel:
         for trial, answer, usage in answers:
             count += 1
             broken = False
-            for (position, score), (_, key) in zip(check(answer, keys), keys, strict=True):
+            scores = trial.scores
+            for (position, score), (_, key) in zip(check(answer, keys), keys):  # noqa: B905  # one for each key
                 value = score.value
-                trial.scores[position] = score
-                records.append(
-                    ScoreRecord(trial.trial_id, position, score, None if value is None else key.passes(value))
-                )
+                scores[position] = score
+                passed = None if value is None or key.threshold is None else key.passes(value)
+                records.append(ScoreRecord(trial.trial_id, position, score, passed))
                 if score.usage is not None:
                     trial.usage = score.usage if trial.usage is None else trial.usage + score.usage
                 broken = broken or score.failure is not None

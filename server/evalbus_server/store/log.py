@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from evalbus import Failure, Message, Output, Score, ToolCall, Value
+from evalbus._output import only_text
 from evalbus_server.errors import Reason, ServerError, StoreTrouble
 from evalbus_server.model.run import Run
 from evalbus_server.model.trial import AttemptRecord, Changes, OutputRecord, ResultRecord, ScoreRecord
@@ -207,13 +208,19 @@ class _Load(NamedTuple):
 
 def _load_of(changes: Changes) -> _Load:
     outputs, scores, attempts, results = changes
-    size = (
-        sum(_output_bytes(record.output) for record in outputs)
-        + sum(_score_bytes(record.score) for record in scores)
-        + sum(_failure_bytes(record.failure) for record in attempts)
-        + sum(_failure_bytes(record.failure) for record in results if record.failure is not None)
-        + _ROW * (len(outputs) + len(scores) + len(attempts) + len(results))
-    )
+    size = _ROW * (len(outputs) + len(scores) + len(attempts) + len(results))
+    for output_record in outputs:
+        text = only_text(output_record.output)
+        size += _output_bytes(output_record.output) if text is None else len(text)
+    for score_record in scores:
+        score = score_record.score
+        if score.explanation or score.failure or score.metadata_json or score.steps or score.answer is not None:
+            size += _score_bytes(score)
+    for attempt in attempts:
+        size += _failure_bytes(attempt.failure)
+    for result in results:
+        if result.failure is not None:
+            size += _failure_bytes(result.failure)
     return _Load(len(outputs), len(results), len(scores) + len(attempts), size)
 
 

@@ -8,6 +8,8 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from evalbus import Failure, FailureCategory, Item, Money, Output, Score, ScoreStatus, Usage, Value
+from evalbus._item import ItemDraft
+from evalbus._value import text_value
 from evalbus_server.model.run import Outcome
 from evalbus_server.model.trial import (
     EPOCH_BITS,
@@ -86,7 +88,18 @@ def item_row(item: Item) -> Row:
 def read_item(row: Row) -> Item:
     """The item behind the columns of ITEM."""
     id, input, input_type, expected, expected_type, metadata, detail = row
-    more = read_parts(ITEM_DETAIL, loads(detail)) if detail is not None else {}
+    if detail is None:
+        made = ItemDraft()
+        made.id = id
+        made.input = _some_value(input, input_type)
+        made.expected = _read_value(expected, expected_type)
+        made.metadata_json = metadata or ""
+        made.tags = made.choices = made.messages = made.tool_mocks = ()
+        made.scorers = made.output = None
+        made.__class__ = Item
+        plain: Item = made
+        return plain
+    more = read_parts(ITEM_DETAIL, loads(detail))
     return Item(
         id,
         _some_value(input, input_type),
@@ -286,7 +299,7 @@ def _read_value(body: str | bytes | None, type: str | None) -> Value | None:
 
 def _some_value(body: str | bytes, type: str | None) -> Value:
     if type is None:
-        return Value(body)
+        return text_value(body)  # type: ignore[arg-type]  # bytes have a type
     if isinstance(body, bytes):
         return Value(body, "blob", type)
     return Value(body, "json")

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from evalbus._draft import draft
+import struct
+
 from evalbus._errors import ContractBroken
 from evalbus._failure import Failure
-from evalbus._item import ScoreTask
-from evalbus._output import Output
+from evalbus._item import ScoreTask, TaskDraft
+from evalbus._output import Output, only_text
 from evalbus._plugin import Answer, ScoreAnswer
-from evalbus._score import Score
+from evalbus._score import Score, is_plain
 from evalbus._value import Value
-from evalbus.v1 import scorer_pb2, target_pb2
+from evalbus.v1 import score_pb2, scorer_pb2, target_pb2
 from evalbus.wire._item import fill_item, partial_item_from_proto
 from evalbus.wire._output import fill_output, output_from_proto, partial_output_from_proto
-from evalbus.wire._score import failure_from_proto, fill_failure, fill_score, score_from_proto
+from evalbus.wire._score import (
+    failure_from_proto,
+    fill_failure,
+    fill_score,
+    only_score_from_proto,
+    score_from_proto,
+)
 from evalbus.wire._value import duration_from_proto, fill_duration, fill_usage, fill_value, value_from_proto
+from evalbus.wire.framing import submessage, tag, varint
 
-_TaskDraft = draft(ScoreTask)
 _LEFT_OUT = Value("")
+
+# Field tags, by the names that target.proto, scorer.proto and score.proto give them.
+_TRIAL_ID = tag(1, delimited=False)
+_ATTEMPT = tag(2, delimited=False)
+_OUTPUT = tag(3, delimited=True)
+_CONTENT = tag(1, delimited=True)
+_TEXT = tag(1, delimited=True)
+_BARE = score_pb2.Score(status=score_pb2.SCORE_STATUS_SCORED, value=1.0).SerializeToString()
+_double = struct.Struct("<d").pack
+_SCORED = tag(3, delimited=True) + varint(len(_BARE)) + _BARE.removesuffix(_double(1.0))
+"""A score of an answer up to its value, which ends it."""
 
 
 def fill_answer(message: target_pb2.Answer, answer: Answer) -> None:
@@ -38,6 +56,21 @@ def answer_to_proto(answer: Answer) -> target_pb2.Answer:
     message = target_pb2.Answer()
     fill_answer(message, answer)
     return message
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """A target's answer as an encoded message. One that is a text, as most are, is put together without a message.
+
+    Raises:
+        ValueError, TypeError, AttributeError: a part has no form on the wire.
+    """
+    result = answer.result
+    if type(result) is Output and answer.trial_id >= 0 <= answer.attempt and (text := only_text(result)) is not None:
+        content = submessage(_CONTENT, submessage(_TEXT, text.encode()))
+        return b"".join(
+            (_TRIAL_ID, varint(answer.trial_id), _ATTEMPT, varint(answer.attempt), submessage(_OUTPUT, content))
+        )
+    return answer_to_proto(answer).SerializeToString()
 
 
 def answer_result_from_proto(message: target_pb2.Answer) -> Output | Failure:
@@ -84,7 +117,7 @@ def task_from_proto(message: scorer_pb2.ScoreTask) -> ScoreTask:
     Raises:
         ContractBroken: a part breaks a rule, or an input has no name or comes twice.
     """
-    made = _TaskDraft()
+    made = TaskDraft()
     made.trial_id = message.trial_id
     made.attempt = message.attempt
     made.item = partial_item_from_proto(message.item, _LEFT_OUT)
@@ -124,6 +157,20 @@ def score_answer_to_proto(answer: ScoreAnswer) -> scorer_pb2.ScoreAnswer:
     return message
 
 
+def encode_score_answer(answer: ScoreAnswer) -> bytes:
+    """A scorer's answer as an encoded message. One that is a value, as most are, is put together without a message.
+
+    Raises:
+        ValueError, TypeError, AttributeError: a part has no form on the wire.
+    """
+    result = answer.result
+    if answer.trial_id >= 0 <= answer.attempt and type(result) is tuple and is_plain(result):
+        return b"".join(
+            (_TRIAL_ID, varint(answer.trial_id), _ATTEMPT, varint(answer.attempt), _SCORED, _double(result[0].value))
+        )
+    return score_answer_to_proto(answer).SerializeToString()
+
+
 def score_answer_result_from_proto(message: scorer_pb2.ScoreAnswer) -> tuple[Score, ...] | Failure:
     """The scores or the failure of a scorer's answer.
 
@@ -136,7 +183,7 @@ def score_answer_result_from_proto(message: scorer_pb2.ScoreAnswer) -> tuple[Sco
         return failure_from_proto(message.failure)
     scores = message.scores
     if len(scores) == 1:
-        return (score_from_proto(scores[0]),)
+        return only_score_from_proto(scores[0])
     if not scores:
         raise ContractBroken("an answer holds neither scores nor a failure")
     return tuple([score_from_proto(score) for score in scores])

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalbus._draft import draft
 from evalbus._errors import ContractBroken
-from evalbus._item import Item, ToolMock, Trial, TrialLimits
+from evalbus._item import Item, ItemDraft, ToolMock, Trial, TrialLimits
 from evalbus._value import Value
 from evalbus.v1 import item_pb2
 from evalbus.wire._output import fill_output, output_from_proto
@@ -27,7 +27,6 @@ MAX_ID = 512
 MAX_TAGS = 100
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_ItemDraft = draft(Item)
 _TrialDraft = draft(Trial)
 
 
@@ -81,7 +80,7 @@ def item_from_proto(message: item_pb2.Item) -> Item:
 
 def partial_item_from_proto(message: item_pb2.Item, left_out: Value | None) -> Item:
     """The same for an item whose input may be left out, as in a score task: it is *left_out* then."""
-    made = _ItemDraft()
+    made = ItemDraft()
     made.id = ""
     made.input = left_out
     made.expected = made.scorers = made.output = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalbus._errors import ContractBroken
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
-from evalbus._score import Score, ScoreDraft, ScoreStatus, ScoreStep
+from evalbus._score import Score, ScoreDraft, ScoreStatus, ScoreStep, plain_scores
 from evalbus.v1 import failure_pb2, score_pb2
 from evalbus.wire._value import (
     duration_from_proto,
@@ -100,6 +100,21 @@ def score_to_proto(score: Score) -> score_pb2.Score:
     return message
 
 
+def only_score_from_proto(message: score_pb2.Score) -> tuple[Score, ...]:
+    """The only score of an answer, which mostly is a value and nothing else.
+
+    Raises:
+        ContractBroken: as from `score_from_proto`.
+    """
+    if (  # status and value take all the bytes: there is no other field to visit
+        message.ByteSize() == _BARE_SIZE
+        and message.status == score_pb2.SCORE_STATUS_SCORED
+        and message.HasField("value")
+    ):
+        return plain_scores(message.value)
+    return (score_from_proto(message),)
+
+
 def score_from_proto(message: score_pb2.Score) -> Score:
     """A message as a score. Whether the value is finite and in range is judged by the server, not here.
 
@@ -108,18 +123,6 @@ def score_from_proto(message: score_pb2.Score) -> Score:
     """
     made = ScoreDraft()
     made.value = made.answer = made.failure = made.usage = None
-    if (
-        message.ByteSize() == _BARE_SIZE
-        and message.status == score_pb2.SCORE_STATUS_SCORED
-        and message.HasField("value")
-    ):
-        made.status = ScoreStatus.SCORED  # status and value take all the bytes: there is no other field to visit
-        made.value = message.value
-        made.name = made.label = made.explanation = made.metadata_json = ""
-        made.steps = made.trace_ids = ()
-        made.__class__ = Score
-        bare: Score = made
-        return bare
     made.name = made.label = made.explanation = made.metadata_json = ""
     made.steps = made.trace_ids = ()
     status: ScoreStatus | None = None

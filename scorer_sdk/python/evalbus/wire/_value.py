@@ -9,15 +9,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from evalbus import _json
-from evalbus._draft import draft
 from evalbus._errors import ContractBroken
 from evalbus._output import Message, Money, Span, ToolCall, Usage
-from evalbus._value import Value
+from evalbus._value import Value, text_value
 from evalbus.v1 import value_pb2
 
 E_ = TypeVar("E_")
-
-_ValueDraft = draft(Value)
 
 
 def duration_to_proto(seconds: float) -> Duration:
@@ -93,13 +90,7 @@ def value_from_proto(message: value_pb2.Value, what: str = "value") -> Value:
     """
     text = message.text
     if text:  # the usual case, without asking which one is set
-        made = _ValueDraft()
-        made.body = text
-        made.kind = "text"
-        made.media_type = ""
-        made.__class__ = Value
-        value: Value = made
-        return value
+        return text_value(text)
     return _other_value(message, what)
 
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from evalbus import Item, Output, TrialLimits, Value, wire
 from evalbus._plugin import Open
 from evalbus.v1 import scorer_pb2, target_pb2
+from evalbus.wire.framing import _slow_varint, varint
 from evalbus_server.model.trial import EPOCHS, POSITIONS, OpenTrial, trial_id_of
 from evalbus_server.plugin.codec import LARGEST_OUTPUT, ScorerCodec, TargetCodec
-from evalbus_server.plugin.framing import _slow_varint, varint
 from evalbus_server.plugin.port import Flight
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)

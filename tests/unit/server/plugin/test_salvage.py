@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from evalbus import Failure, FailureCategory, Output
 from evalbus.v1 import failure_pb2, plugin_pb2, score_pb2, scorer_pb2, target_pb2
+from evalbus.wire.framing import fields
 from evalbus_server.plugin.codec import LARGEST_COUNT, LONGEST_MESSAGE, ScorerCodec, TargetCodec
-from evalbus_server.plugin.framing import fields
 from evalbus_server.plugin.port import ConversationLost
 from evalbus_server.plugin.salvage import Unreadable, readable
 

@@ -1,9 +1,9 @@
-"""The few pieces of the protobuf wire format that requests on the hot path are put together from, and taken apart by.
+"""The few pieces of the protobuf wire format that the hot path puts messages together from, and takes them apart by.
 
-A trial's item goes to the target and to every scorer, its output to every scorer. Building a message for each costs
-three times as much as encoding the parts once and laying the encoded parts into each request, which is what a
-protobuf message is: fields one after the other, submessages with their length before them. A test holds the
-result against the generated classes.
+A trial's item goes to the target and to every scorer, its output to every scorer, and most answers are a text or a
+number. Building a message for each costs three times as much as laying the encoded parts one after the other, which
+is what a protobuf message is: fields in a row, submessages with their length before them. Tests hold the results
+against the generated classes.
 """
 
 from __future__ import annotations
