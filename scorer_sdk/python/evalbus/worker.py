@@ -46,9 +46,9 @@ class Worker:
         self._deliver = deliver
         self._news = news
         self._call: Call = plugin.bind(opened, _log.info)
-        self._draft, self._answer = (
-            (AnswerDraft, Answer) if isinstance(plugin, Target) else (ScoreAnswerDraft, ScoreAnswer)
-        )
+        is_target = isinstance(plugin, Target)
+        self._draft: type[Any] = AnswerDraft if is_target else ScoreAnswerDraft
+        self._answer: type[Any] = Answer if is_target else ScoreAnswer
         self._tickets: dict[tuple[int, int], Ticket] = {}
         self._ready: list[Any] = []
         self._flushing = False

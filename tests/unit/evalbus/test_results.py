@@ -9,6 +9,7 @@ import pytest
 
 from evalbus import Failure, FailureCategory, Output, Score, TrialFailed, Value
 from evalbus._results import ResultInvalid, cut, failure_of, one_line, output_of, scores_of, upper_snake
+from evalbus._score import plain_scores
 
 
 class Colour(enum.StrEnum):
@@ -183,3 +184,12 @@ def test_lines_are_joined_and_cut_by_bytes() -> None:
     assert one_line(" a\r\n\tb\0 ") == "a b\N{REPLACEMENT CHARACTER}"
     assert cut("é" * 10, 20) == "é" * 10
     assert cut("é" * 11, 20) == "é" * 8 + "…"
+
+
+def test_equal_values_share_a_score_and_not_more_are_remembered_than_fit() -> None:
+    assert scores_of(0.25) is scores_of(0.25)
+    assert str(scores_of(-0.0)[0].value) == str(scores_of(0.0)[0].value) == "0.0"
+    first = plain_scores(0.125)
+    for n in range(10_000):
+        assert plain_scores(float(n)) == (Score.scored(float(n)),)
+    assert plain_scores(0.125) == first

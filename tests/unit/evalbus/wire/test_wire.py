@@ -22,6 +22,7 @@ from evalbus import (
     wire,
 )
 from evalbus._plugin import Answer, ScoreAnswer
+from evalbus._score import plain_scores
 from evalbus.v1 import (
     failure_pb2,
     item_pb2,
@@ -85,6 +86,37 @@ def test_an_answer_of_a_scorer_comes_back_as_it_went(answer: ScoreAnswer) -> Non
 
     usage = wire.usage_from_proto(message.usage) if message.HasField("usage") else None
     assert ScoreAnswer(message.trial_id, message.attempt, wire.score_answer_result_from_proto(message), usage) == answer
+
+
+plain_answers = st.builds(Answer, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1), st.builds(Output, some.texts))
+plain_scores_answers = st.builds(
+    ScoreAnswer,
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**31 - 1),
+    st.floats(allow_nan=True).map(plain_scores),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(some.answers, plain_answers))
+def test_an_answer_put_together_by_hand_is_what_its_message_would_be(answer: Answer) -> None:
+    read = target_pb2.Answer.FromString(wire.encode_answer(answer))
+    assert read.SerializeToString() == wire.answer_to_proto(answer).SerializeToString()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(some.score_answers, plain_scores_answers))
+def test_an_answer_of_a_scorer_put_together_by_hand_is_what_its_message_would_be(answer: ScoreAnswer) -> None:
+    read = scorer_pb2.ScoreAnswer.FromString(wire.encode_score_answer(answer))
+    assert read.SerializeToString() == wire.score_answer_to_proto(answer).SerializeToString()
+
+
+@pytest.mark.parametrize("result", [(Score.scored(0.5, "half"),), (Score.scored(0.5, name="a"),), plain_scores(0.5)])
+def test_only_a_value_and_nothing_else_is_plain(result: tuple[Score, ...]) -> None:
+    message = scorer_pb2.ScoreAnswer.FromString(wire.encode_score_answer(ScoreAnswer(-1, -1, result)))
+
+    assert (message.trial_id, message.attempt) == (-1, -1)
+    assert wire.score_answer_result_from_proto(message) == result
 
 
 @pytest.mark.parametrize("whole", [0.0, 1.5, -2.25, 0.9999999999, -0.9999999999, 1e-9, 315576000000.0])

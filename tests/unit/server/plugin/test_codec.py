@@ -82,6 +82,35 @@ def test_opening_and_cancel_are_messages_of_their_own():
         assert [(ref.trial_id, ref.attempt) for ref in cancelled.cancel.attempts] == [(5, 1001)]
 
 
+def test_scorers_are_sent_the_same_record_as_long_as_it_is_the_same():
+    """Another attempt, another time left, mapped inputs: each is its own record."""
+    first = flight(1, 1, Item("i", "q"), Output("a"))
+    requests = []
+    for attempt, now, inputs in [
+        (1001, 0.5, None),
+        (1001, 0.5, None),
+        (1002, 0.5, None),
+        (1002, 9.5, None),
+        (1002, 9.5, {"x": Value("y")}),
+        (1002, 9.5, None),
+    ]:
+        first.attempt, first.inputs = attempt, inputs
+        (task,) = scorer_pb2.ScoreRequest.FromString(ScorerCodec().request([first], now)).tasks.tasks
+        requests.append(
+            (task.attempt, task.remaining.ToTimedelta().total_seconds(), [each.name for each in task.inputs])
+        )
+        assert task.output.content.text == "a"
+
+    assert requests == [
+        (1001, 60, []),
+        (1001, 60, []),
+        (1002, 60, []),
+        (1002, 51, []),
+        (1002, 51, ["x"]),
+        (1002, 51, []),
+    ]
+
+
 def test_an_answer_that_breaks_the_contract_is_its_own_failure():
     """The others of its batch stand (PL-12)."""
     response = target_pb2.AnswerResponse()
