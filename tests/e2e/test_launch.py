@@ -15,10 +15,11 @@ from evalbus._plugin import Open
 from evalbus_server.errors import Reason, Unfit, Unreachable
 from evalbus_server.model.trial import OpenTrial
 from evalbus_server.plugin.codec import ScorerCodec, TargetCodec
-from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
 from evalbus_server.plugin.port import Flight
 from evalbus_server.plugin.remote import RemotePlugin
+from evalbus_server.plugin.rules import Rules
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 

@@ -140,7 +140,7 @@ def result(message: run_pb2.TrialResult) -> TrialResult:
         weighted=_number(message, "weighted"),
         attempts=message.attempts,
         latency=wire.duration_from_proto(message.latency) if message.HasField("latency") else None,
-        usage=wire.usage_from_proto(message.usage) if message.HasField("usage") else None,
+        usage=wire.usage_sum_from_proto(message.usage) if message.HasField("usage") else None,
     )
 
 
@@ -157,7 +157,7 @@ def summary(message: run_pb2.Summary) -> Summary:
         latency=Latency(latency.mean, latency.p50, latency.p90, latency.p95, latency.p99)
         if message.HasField("latency")
         else None,
-        usage=wire.usage_from_proto(message.usage) if message.HasField("usage") else None,
+        usage=wire.usage_sum_from_proto(message.usage) if message.HasField("usage") else None,
         priced_share=_number(message, "priced_share"),
         attempts=message.attempts,
         failures=tuple(

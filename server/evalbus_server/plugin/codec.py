@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc.aio
@@ -13,8 +12,6 @@ from evalbus import (
     Failure,
     FailureCategory,
     FailureOrigin,
-    Output,
-    Score,
     TrialLimits,
     Usage,
     Value,
@@ -22,21 +19,13 @@ from evalbus import (
 )
 from evalbus._output import only_text
 from evalbus._plugin import Open
-from evalbus._results import one_line, upper_snake
-from evalbus.v1 import failure_pb2, plugin_pb2, scorer_pb2, target_pb2, value_pb2
+from evalbus.v1 import plugin_pb2, scorer_pb2, target_pb2, value_pb2
 from evalbus.wire.framing import submessage, tag, varint
 from evalbus_server.model.trial import EPOCH_BITS, POSITION_MASK, OpenTrial, StoredItem, epoch_of
-from evalbus_server.plugin.port import Answered, ConversationLost, Flight, PushBack, Received
+from evalbus_server.plugin.port import Answered, ConversationLost, Flight, PushBack, Received, Result
 from evalbus_server.plugin.salvage import Lost, Unreadable, readable, salvage
 
 LARGEST_OUTPUT = 2 * 1024 * 1024
-LONGEST_MESSAGE = 4096
-"""Bytes of a failure's message."""
-LARGEST_COUNT = 1 << 48
-"""More tokens, or millionths of a currency's unit, no answer consumes; sums of tens of thousands fit into 63 bits."""
-
-_REASON = re.compile("[A-Z][A-Z0-9_]{0,63}")
-
 
 # Field tags of the requests, by the names that target.proto, scorer.proto and item.proto give them.
 _BATCH = tag(2, delimited=True)
@@ -160,26 +149,7 @@ class TargetCodec:
 
     def read(self, response: target_pb2.AnswerResponse | Unreadable) -> Received:
         """Answers, news or push-back."""
-        found = _answers(response, target_pb2.Answer)
-        if isinstance(found, Received):
-            return found
-        answers, large = found
-        received: list[Answered] = []
-        from_proto = wire.answer_result_from_proto
-        for answer in answers:
-            usage: Usage | None = None
-            try:
-                if large:
-                    _refuse(answer)
-                result: Output | Failure = from_proto(answer)
-                if type(result) is not Output or result.usage is not None:
-                    result = _checked_output(answer, result)
-                if answer.HasField("usage"):
-                    usage = _checked(wire.usage_from_proto(answer.usage))
-            except ContractBroken as broken:
-                result, usage = _broken(broken, self.origin), None
-            received.append((answer.trial_id, answer.attempt, result, usage))
-        return Received(received)
+        return _read(response, target_pb2.Answer, wire.answer_result_from_proto, self.origin)
 
 
 class ScorerCodec:
@@ -222,31 +192,7 @@ class ScorerCodec:
 
     def read(self, response: scorer_pb2.ScoreResponse | Unreadable) -> Received:
         """Answers, news or push-back."""
-        found = _answers(response, scorer_pb2.ScoreAnswer)
-        if isinstance(found, Received):
-            return found
-        answers, large = found
-        received: list[Answered] = []
-        from_proto = wire.score_answer_result_from_proto
-        for answer in answers:
-            usage: Usage | None = None
-            try:
-                if large:
-                    _refuse(answer)
-                result = from_proto(answer)
-                if type(result) is not tuple:
-                    result = _checked_scores(answer, result)
-                else:
-                    for score in result:
-                        if score.usage is not None or score.failure is not None:
-                            result = _checked_scores(answer, result)
-                            break
-                if answer.HasField("usage"):
-                    usage = _checked(wire.usage_from_proto(answer.usage))
-            except ContractBroken as broken:
-                result, usage = _broken(broken, self.origin), None
-            received.append((answer.trial_id, answer.attempt, result, usage))
-        return Received(received)
+        return _read(response, scorer_pb2.ScoreAnswer, wire.score_answer_result_from_proto, self.origin)
 
 
 class _Remaining:
@@ -339,6 +285,27 @@ def _cancel(attempts: Sequence[tuple[int, int]]) -> plugin_pb2.Cancel:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
+def _read(response: Any, record: Any, result_of: Callable[[Any], Result], origin: FailureOrigin) -> Received:
+    """What a response holds; its answers are messages of the class *record*, *result_of* which gives their results."""
+    found = _answers(response, record)
+    if isinstance(found, Received):
+        return found
+    answers, large = found
+    received: list[Answered] = []
+    for answer in answers:
+        usage: Usage | None = None
+        try:
+            if large:
+                _refuse(answer)
+            result = result_of(answer)
+            if type(result) is Failure and answer.HasField("usage"):
+                usage = wire.usage_from_proto(answer.usage)
+        except ContractBroken as broken:
+            result, usage = _broken(broken, origin), None
+        received.append((answer.trial_id, answer.attempt, result, usage))
+    return Received(received)
+
+
 def _answers(response: Any, record: Any) -> Received | tuple[Iterable[Any], bool]:
     """The answers in a response, messages of the class *record*, and whether one of them may be refused as it is.
 
@@ -361,43 +328,6 @@ def _refuse(answer: Any) -> None:
         raise _Unread(answer)
     if answer.ByteSize() > LARGEST_OUTPUT:
         raise _TooLarge(f"the answer has {answer.ByteSize()} bytes; the limit is {LARGEST_OUTPUT}")
-
-
-def _checked_output(answer: target_pb2.Answer, result: Output | Failure) -> Output | Failure:
-    if isinstance(result, Failure):
-        _tidy(answer.failure)
-        return wire.failure_from_proto(answer.failure)
-    if result.usage is not None:
-        _checked(result.usage)
-    return result
-
-
-def _checked_scores(answer: scorer_pb2.ScoreAnswer, result: tuple[Score, ...] | Failure) -> tuple[Score, ...] | Failure:
-    if isinstance(result, Failure):
-        _tidy(answer.failure)
-        return wire.failure_from_proto(answer.failure)
-    for score in result:
-        if score.usage is not None:
-            _checked(score.usage)
-    for message in answer.scores:
-        if message.HasField("failure"):
-            _tidy(message.failure)
-    return wire.score_answer_result_from_proto(answer)
-
-
-def _tidy(failure: failure_pb2.Failure) -> None:
-    """Make a failure what the contract promises of it: one line of at most 4 KiB, and a constant as reason."""
-    failure.message = one_line(failure.message, LONGEST_MESSAGE)
-    if failure.reason and not _REASON.fullmatch(failure.reason):
-        failure.reason = upper_snake(failure.reason)
-
-
-def _checked(usage: Usage) -> Usage:
-    cost = 0 if usage.cost is None else abs(usage.cost.micros)
-    most = max(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.calls, cost)
-    if most > LARGEST_COUNT:
-        raise ContractBroken(f"usage: {most} is more than anything consumes")
-    return usage
 
 
 def _other(response: Any, which: str | None) -> Received:

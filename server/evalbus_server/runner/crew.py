@@ -19,9 +19,10 @@ from evalbus_server.errors import Denied, Invalid, Reason
 from evalbus_server.model.experiment import Experiment, Limits, PluginUse, ScorerUse, resolve_env
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import PluginIdentity, ScoreKey
-from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.pool import Pool, Pools
 from evalbus_server.plugin.port import Flight, Plugin
+from evalbus_server.plugin.rules import Rules
 from evalbus_server.runner.names import score_keys, scorer_names
 from evalbus_server.scorer.mapping import Path, parse_path
 

@@ -18,7 +18,7 @@ from evalbus.wire import (
     item_from_proto,
     output_from_proto,
     score_from_proto,
-    usage_from_proto,
+    usage_sum_from_proto,
 )
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.run import Outcome, ScoreKey
@@ -74,7 +74,7 @@ def result_from_proto(message: run_pb2.TrialResult) -> tuple[StoredResult, tuple
             failure_from_proto(message.failure) if message.HasField("failure") else None,
             message.attempts,
             duration_from_proto(message.latency) if message.HasField("latency") else None,
-            usage_from_proto(message.usage) if message.HasField("usage") else None,
+            usage_sum_from_proto(message.usage) if message.HasField("usage") else None,
         )
     except ContractBroken as error:
         raise Invalid(Reason.REQUEST_INVALID, f"result of trial {message.trial_id}: {error}", field="result") from None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evalbus import FailureCategory, Usage
 from evalbus.v1 import run_pb2
-from evalbus.wire import duration_from_proto, duration_to_proto, usage_from_proto, usage_to_proto
+from evalbus.wire import duration_from_proto, duration_to_proto, usage_sum_from_proto, usage_to_proto
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Verdict
 from evalbus_server.model.summary import (
@@ -83,7 +83,7 @@ def summary_from_proto(message: run_pb2.Summary, experiment: Experiment | None =
         latency=Latency(latency.mean, latency.p50, latency.p90, latency.p95, latency.p99)
         if message.HasField("latency")
         else None,
-        usage=usage_from_proto(message.usage) if message.HasField("usage") else Usage(),
+        usage=usage_sum_from_proto(message.usage) if message.HasField("usage") else Usage(),
         priced_share=optional(message, "priced_share"),
         attempts=message.attempts,
         failures=tuple(

@@ -37,6 +37,7 @@ from evalbus import (
 )
 from evalbus._output import ToolMockFault, ToolMockFaultKind, ToolMockReport
 from evalbus._plugin import Answer, Open, ProgressKind, Ready, ScoreAnswer, TrialProgress
+from evalbus._results import one_line
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
@@ -58,7 +59,8 @@ maybe_values = st.none() | values
 maybe_seconds = st.none() | seconds
 few_names = st.lists(names, max_size=3, unique=True).map(tuple)
 
-usages = st.builds(Usage, counts, counts, counts, counts, st.none() | st.builds(Money, counts, texts))
+consumed = st.integers(0, 2**48)
+usages = st.builds(Usage, consumed, consumed, consumed, consumed, st.none() | st.builds(Money, consumed, texts))
 tool_calls = st.builds(
     ToolCall,
     names,
@@ -136,8 +138,8 @@ tasks = st.builds(
 failures = st.builds(
     Failure,
     st.sampled_from(FailureCategory),
-    texts,
-    names,
+    texts.map(one_line),
+    st.from_regex("[A-Z][A-Z0-9_]{0,63}", fullmatch=True),
     st.sampled_from(FailureOrigin),
     st.none() | st.booleans(),
     texts,

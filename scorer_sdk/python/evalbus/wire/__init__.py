@@ -40,6 +40,7 @@ from evalbus.wire._plugin import (
     ready_to_proto,
 )
 from evalbus.wire._score import (
+    LONGEST_FAILURE_MESSAGE,
     failure_from_proto,
     failure_to_proto,
     fill_failure,
@@ -48,6 +49,7 @@ from evalbus.wire._score import (
     score_to_proto,
 )
 from evalbus.wire._value import (
+    LARGEST_COUNT,
     duration_from_proto,
     duration_to_proto,
     fill_usage,
@@ -61,12 +63,15 @@ from evalbus.wire._value import (
     tool_call_from_proto,
     tool_call_to_proto,
     usage_from_proto,
+    usage_sum_from_proto,
     usage_to_proto,
     value_from_proto,
     value_to_proto,
 )
 
 __all__ = [
+    "LARGEST_COUNT",
+    "LONGEST_FAILURE_MESSAGE",
     "answer_result_from_proto",
     "answer_to_proto",
     "declaration_from_proto",
@@ -116,6 +121,7 @@ __all__ = [
     "trial_from_proto",
     "trial_to_proto",
     "usage_from_proto",
+    "usage_sum_from_proto",
     "usage_to_proto",
     "value_from_proto",
     "value_to_proto",

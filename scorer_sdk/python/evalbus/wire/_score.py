@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from evalbus._errors import ContractBroken
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
+from evalbus._results import one_line, upper_snake
 from evalbus._score import Score, ScoreDraft, ScoreStatus, ScoreStep, plain_scores
 from evalbus.v1 import failure_pb2, score_pb2
 from evalbus.wire._value import (
@@ -18,6 +20,9 @@ from evalbus.wire._value import (
     value_from_proto,
 )
 
+LONGEST_FAILURE_MESSAGE = 4096
+"""Bytes of a failure's message; a longer one is cut where it arrives."""
+_REASON = re.compile("[A-Z][A-Z0-9_]{0,63}")
 _BARE_SIZE = score_pb2.Score(status=score_pb2.SCORE_STATUS_SCORED, value=1.0).ByteSize()
 """The size of a score that has a status and a value alone, as most have."""
 _STATUS = {int(status): status for status in ScoreStatus}
@@ -49,16 +54,21 @@ def failure_to_proto(failure: Failure) -> failure_pb2.Failure:
 
 
 def failure_from_proto(message: failure_pb2.Failure) -> Failure:
-    """A message as a failure; an unknown category is read as INTERNAL, details that are no JSON object are dropped."""
+    """A message as a failure, which is made what the contract promises of one, whoever sent it.
+
+    An unknown category is read as INTERNAL, details that are no JSON object are dropped, the text becomes one line of
+    at most 4 KiB, and the reason a constant.
+    """
     category = _CATEGORIES.get(message.category, FailureCategory.INTERNAL)
     try:
         details = object_from_proto(message.details, "details")
     except ContractBroken:
         details = ""
+    reason = message.reason or category.name
     return Failure(
         category,
-        message.message,
-        message.reason or category.name,
+        one_line(message.message, LONGEST_FAILURE_MESSAGE),
+        reason if _REASON.fullmatch(reason) else upper_snake(reason),
         _ORIGINS.get(message.origin, FailureOrigin.UNSPECIFIED),
         message.retryable if message.HasField("retryable") else None,
         message.field,

@@ -16,6 +16,9 @@ from evalbus.v1 import value_pb2
 
 E_ = TypeVar("E_")
 
+LARGEST_COUNT = 1 << 48
+"""More tokens, or millionths of a currency's unit, no attempt consumes; sums of tens of thousands fit into 63 bits."""
+
 
 def duration_to_proto(seconds: float) -> Duration:
     """A length of time from seconds, to the nanosecond.
@@ -274,7 +277,21 @@ def usage_to_proto(usage: Usage) -> value_pb2.Usage:
 
 
 def usage_from_proto(message: value_pb2.Usage) -> Usage:
-    """A message as usage.
+    """A message as usage of one attempt.
+
+    Raises:
+        ContractBroken: a count is below zero, or larger than anything consumes.
+    """
+    usage = usage_sum_from_proto(message)
+    cost = 0 if usage.cost is None else abs(usage.cost.micros)
+    most = max(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.calls, cost)
+    if most > LARGEST_COUNT:
+        raise ContractBroken(f"usage: {most} is more than anything consumes")
+    return usage
+
+
+def usage_sum_from_proto(message: value_pb2.Usage) -> Usage:
+    """A message as the usage of many attempts.
 
     Raises:
         ContractBroken: a count is below zero.

@@ -10,8 +10,9 @@ from typing import Any
 from evalbus import Failure, FailureCategory, FailureOrigin, Item, Output, PluginInfo, TargetInfo
 from evalbus._plugin import Open, Ready
 from evalbus_server.model.trial import OpenTrial, trial_id_of
-from evalbus_server.plugin.exchange import Exchange, Rules
+from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import ConversationLost, Flight, Received
+from evalbus_server.plugin.rules import Rules
 
 HANG = object()
 """A script's answer that never comes."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evalbus import Failure, FailureCategory, Output
 from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
-from evalbus_server.plugin.exchange import KILLERS_IN_A_ROW, LONGEST_PAUSE
+from evalbus_server.plugin.losses import KILLERS_IN_A_ROW, LONGEST_PAUSE
 from evalbus_server.plugin.port import PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
@@ -264,7 +264,7 @@ async def test_a_plugin_that_breaks_at_every_trial_is_given_up(monkeypatch: pyte
 
 async def test_trials_that_break_the_plugin_now_and_then_do_not_end_the_run(monkeypatch: pytest.MonkeyPatch):
     """More of them than would do in a row: an answer between two says that the plugin can work."""
-    monkeypatch.setattr("evalbus_server.plugin.exchange.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("evalbus_server.plugin.losses.LONGEST_PAUSE", 0.0)
     plugin = FakePlugin(lambda position, before: DIE if position % 2 else Output("x"))
     table = Table(plugin, concurrency=2)
 
@@ -480,7 +480,7 @@ def test_whatever_happens_each_trial_ends_exactly_once(seed: int, count: int, co
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evalbus_server.plugin.exchange.GRACE_AT_END", 0.02)
-        patch.setattr("evalbus_server.plugin.exchange.random.uniform", lambda low, high: 0.01)
+        patch.setattr("evalbus_server.plugin.retries.random.uniform", lambda low, high: 0.01)
         try:
             table = asyncio.run(go())
         except Unreachable:

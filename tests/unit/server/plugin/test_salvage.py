@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbus import Failure, FailureCategory, Output
+from evalbus import Failure, FailureCategory, Output, wire
 from evalbus.v1 import failure_pb2, plugin_pb2, score_pb2, scorer_pb2, target_pb2
 from evalbus.wire.framing import fields
-from evalbus_server.plugin.codec import LARGEST_COUNT, LONGEST_MESSAGE, ScorerCodec, TargetCodec
+from evalbus_server.plugin.codec import ScorerCodec, TargetCodec
 from evalbus_server.plugin.port import ConversationLost
 from evalbus_server.plugin.salvage import Unreadable, readable
 
@@ -113,14 +113,14 @@ def test_a_failure_is_one_line_within_the_limit_with_a_constant_as_reason():
     assert isinstance(scores, tuple)
     for failure in map(failure_in, [*whole, scores[0].failure]):
         assert failure.message.startswith("first second éé") and failure.message.endswith("…")
-        assert len(failure.message.encode()) <= LONGEST_MESSAGE
+        assert len(failure.message.encode()) <= wire.LONGEST_FAILURE_MESSAGE
         assert failure.reason.startswith("NO_SUCH_THING_") and len(failure.reason) == 64
 
 
 @pytest.mark.parametrize("field", ["input_tokens", "output_tokens", "cached_tokens", "calls", "micros"])
 def test_more_than_anything_consumes_breaks_the_contract(field: str):
     """Else sums over attempts and trials would no longer fit the store, which would end the whole run."""
-    for most, fits in ((LARGEST_COUNT, True), (LARGEST_COUNT + 1, False)):
+    for most, fits in ((wire.LARGEST_COUNT, True), (wire.LARGEST_COUNT + 1, False)):
         response = answers("fine")
         usage = response.answers.answers[0].output.usage
         setattr(usage.cost if field == "micros" else usage, field, most)

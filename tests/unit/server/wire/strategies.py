@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Item, Money, Output, Score, ScoreDeclaration, Usage, Value
+from evalbus._results import one_line
 from evalbus_server.model.event import Event, StateChanged, TrialsEnded
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, ScoreKey, Selection, Verdict
@@ -155,7 +156,12 @@ EVENTS = st.builds(
 )
 USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, st.none() | st.builds(Money, COUNT, TEXT))
 FAILURES = st.builds(
-    Failure, st.sampled_from(FailureCategory), TEXT, NAME, st.sampled_from(FailureOrigin), st.none() | st.booleans()
+    Failure,
+    st.sampled_from(FailureCategory),
+    TEXT.map(one_line),
+    st.from_regex("[A-Z][A-Z0-9_]{0,63}", fullmatch=True),
+    st.sampled_from(FailureOrigin),
+    st.none() | st.booleans(),
 )
 VALUES = st.builds(Value, TEXT) | JSON.map(Value.of) | st.builds(Value.blob, st.binary(max_size=5), NAME)
 SCORES = st.one_of(

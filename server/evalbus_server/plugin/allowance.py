@@ -1,0 +1,102 @@
+"""How many trials one plugin may hold now: what it granted, what the experiment allows, and what is shared.
+
+The number is lowered by rate limits and push-back, and rises again as the plugin answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evalbus_server.plugin.pool import Member, Pool
+from evalbus_server.plugin.port import PushBack
+from evalbus_server.plugin.retries import LONGEST_RETRY_AFTER
+
+DEFAULT_CREDIT = 256
+"""Trials that a plugin holds which does not say how many it takes."""
+LOWERED_FOR = 1.0
+"""Seconds in which a second rate limit is taken for one of the same flood."""
+
+Pools = Callable[[int], Sequence[Pool]]
+"""(granted limit) -> the pools whose places are shared with others."""
+
+
+def no_pools(granted: int) -> Sequence[Pool]:
+    """Nothing is shared with anybody."""
+    return ()
+
+
+class Allowance:
+    """The limits on what one plugin holds."""
+
+    def __init__(self, concurrency: int) -> None:
+        """*concurrency* is what the experiment allows."""
+        self.concurrency = concurrency
+        self.pools: Pools = no_pools
+        self.paused_until = 0.0
+        """Nothing is sent before that, by the loop's clock."""
+        self.lowered = False
+        """Whether less is asked at a time than may be, so that answers raise it again."""
+        self._credit = concurrency
+        self._adapted = float(concurrency)
+        self._lowered_at = float("-inf")
+        self._members: list[Member] = []
+
+    @property
+    def most(self) -> int:
+        """Places at the plugin that may be taken at most."""
+        return min(self._credit, self.concurrency)
+
+    def change(self, concurrency: int) -> None:
+        """The experiment allows another number."""
+        self.concurrency = concurrency
+        self._adapted = float(concurrency)
+        self.lowered = False
+
+    def granted(self, described: int, by_ready: int, wake: Callable[[], None]) -> None:
+        """A conversation has begun: the lower of two numbers counts, 0 being none; *wake* is called when shared places get free."""
+        described = described or DEFAULT_CREDIT
+        self._credit = min(described, by_ready or described)
+        self.leave()
+        self._members = [pool.join(wake) for pool in self.pools(self._credit)]
+
+    def room(self, held: int, wanted: int) -> int:
+        """How many of the *wanted* trials may be sent while *held* are there already."""
+        count = min(min(self._credit, self.concurrency, int(self._adapted)) - held, wanted)
+        for member in self._members:
+            if count <= 0:
+                return 0
+            count = member.room(count)
+        return count
+
+    def holds(self, held: int) -> None:
+        """So many places are taken now: others may want to know."""
+        for member in self._members:
+            member.hold(held)
+
+    def leave(self) -> None:
+        """Give everything shared back."""
+        for member in self._members:
+            member.leave()
+        self._members = []
+
+    def lower(self, now: float) -> None:
+        """Ask for half as much at a time after a rate limit, but only once for all that were in flight then.
+
+        Additive increase, multiplicative decrease, as TCP does (Chiu and Jain, 1989).
+        """
+        if now - self._lowered_at >= LOWERED_FOR:
+            self._lowered_at = now
+            self._adapted = max(self._adapted / 2, 1.0)
+            self.lowered = self._adapted < self.concurrency
+
+    def answered(self, count: int) -> None:
+        """So many trials were answered well: raise what was lowered, by one for each round."""
+        self._adapted = min(self.concurrency, self._adapted + count / self._adapted)
+        self.lowered = self._adapted < self.concurrency
+
+    def push_back(self, push_back: PushBack, now: float) -> None:
+        """The plugin asks for less, or again for more."""
+        if push_back.max_in_flight is not None:
+            self._credit = max(push_back.max_in_flight, 1)
+        if push_back.pause > 0:
+            self.paused_until = now + min(push_back.pause, LONGEST_RETRY_AFTER)

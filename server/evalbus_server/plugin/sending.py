@@ -1,0 +1,88 @@
+"""What is to be sent to one plugin, in which order, and how much of it now."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from evalbus_server.plugin.allowance import Allowance
+from evalbus_server.plugin.deadlines import Deadlines
+from evalbus_server.plugin.in_flight import InFlight
+from evalbus_server.plugin.port import Flight
+from evalbus_server.plugin.rules import Rules
+
+RECORDS_A_MESSAGE = 256
+
+
+class Sending:
+    """Takes flights from the queue into the table of what is in flight."""
+
+    def __init__(self, table: InFlight, allowance: Allowance, deadlines: Deadlines, rules: Rules) -> None:
+        """Nothing is to be sent."""
+        self.rules = rules
+        self.todo: deque[Flight] = deque()
+        self.suspects: deque[Flight] = deque()
+        """Trials that may break the plugin: they are asked one at a time, before the others."""
+        self.to_cancel: list[tuple[int, int]] = []
+        """(trial id, attempt) pairs that the plugin is to be told not to go on with."""
+        self._table = table
+        self._allowance = allowance
+        self._deadlines = deadlines
+
+    def __len__(self) -> int:
+        """Flights that are to be sent."""
+        return len(self.todo) + len(self.suspects)
+
+    def clear(self) -> None:
+        """Forget what was not sent."""
+        self.todo.clear()
+        self.suspects.clear()
+
+    def next_part(self, now: float, wake_by: Callable[[float], None]) -> list[Flight]:
+        """Take what may be sent now into flight: as much as the allowance and one message take.
+
+        *wake_by* is told when it is worth looking again.
+        """
+        table, allowance = self._table, self._allowance
+        if now < allowance.paused_until:
+            wake_by(allowance.paused_until)
+            return []
+        if self.suspects:
+            if table.held:
+                return []
+            part = [self.suspects.popleft()]
+        else:
+            count = allowance.room(table.held, min(len(self.todo), RECORDS_A_MESSAGE))
+            if count <= 0:
+                return []
+            take = self.todo.popleft
+            part = [take() for _ in range(count)]
+        wake_by(self._launch(part, now))
+        allowance.holds(table.held)
+        return part
+
+    def _launch(self, part: list[Flight], now: float) -> float:
+        """Take flights into the air; when the first of them can be due.
+
+        What only a failed attempt needs to know is left to the failure.
+        """
+        rules = self.rules
+        first = rules.session * 1000 + 1
+        limit = rules.timeout
+        deadline = now + limit
+        soonest = now + rules.patience
+        flying = self._table.flying
+        for flight in part:
+            flight.sent = now
+            flight.deadline = deadline
+            if flight.attempt:
+                flight.attempt += 1
+                flight.started = False
+            else:
+                flight.attempt = first
+            flying[flight.trial.trial_id] = flight
+            left = rules.trial_timeout if flight.budget is None else flight.budget
+            if left < limit:
+                self._deadlines.shorten(flight, now + left)
+                soonest = min(soonest, flight.deadline)
+        return soonest
