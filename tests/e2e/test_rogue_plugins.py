@@ -30,7 +30,7 @@ from evalbus_server.model.event import TrialsEnded
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Outcome, Run, RunState
 from evalbus_server.model.trial import StoredResult
-from evalbus_server.plugin import exchange, remote
+from evalbus_server.plugin import exchange, losses, remote
 from evalbus_server.wire.jsonform import result_document, summary_document
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -339,7 +339,7 @@ IN_TIME = 60.0
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds with honest plugins takes a moment here."""
     monkeypatch.setattr(exchange, "GRACE_AT_END", 0.3)
-    monkeypatch.setattr(exchange, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(losses, "LONGEST_PAUSE", 0.1)
 
 
 def document(rogue: Rogue, use: dict[str, Any], items: int = ITEMS, **more: Any) -> dict[str, Any]:
@@ -584,7 +584,7 @@ async def test_a_plugin_that_dies_at_every_trial_is_given_up(
     rogues: dict[str, Rogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
     """A bounded number of lives, not one for each item: the run is ABORTED and can be resumed (PL-06)."""
-    monkeypatch.setattr(exchange, "KILLERS_IN_A_ROW", 1)
+    monkeypatch.setattr(losses, "KILLERS_IN_A_ROW", 1)
     log = tmp_path / "asked"
     use = rogues[kind].launched(way="dies", at=[f"i{number}" for number in range(20)], log=str(log))
 

@@ -59,9 +59,12 @@ class Allowance:
         self.leave()
         self._members = [pool.join(wake) for pool in self.pools(self._credit)]
 
-    def room(self, held: int, wanted: int) -> int:
-        """How many of the *wanted* trials may be sent while *held* are there already."""
-        count = min(min(self._credit, self.concurrency, int(self._adapted)) - held, wanted)
+    def room(self, held: int, awaited: int, wanted: int) -> int:
+        """How many of the *wanted* trials may be sent while *held* are there already, *awaited* of them not given up.
+
+        What is asked at a time leaves given-up trials out: a lowered number of 1 could else be theirs for ever.
+        """
+        count = min(min(self._credit, self.concurrency) - held, int(self._adapted) - awaited, wanted)
         for member in self._members:
             if count <= 0:
                 return 0

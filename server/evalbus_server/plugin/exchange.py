@@ -127,7 +127,7 @@ class Exchange:
         if self._cancels:
             flights = self._in_flight.flights
             self._sending.to_cancel.extend((flight.trial.trial_id, flight.attempt) for flight in flights)
-            self._alarm.by(self._loop.time() + GRACE_AT_END)
+            self._watch_for_stuck(self._loop.time())
         else:
             self._in_flight.forget()
             self._allowance.holds(self._in_flight.held)
@@ -271,10 +271,11 @@ class Exchange:
                     continue
                 if self._nothing_left():
                     self._ended = True
-                    self._alarm.by(self._loop.time() + GRACE_AT_END)
                     self._watch_for_stuck(self._loop.time())
                     await conversation.end()
                     return
+                if sending.starved and self._in_flight.given_up:
+                    self._watch_for_stuck(self._loop.time())
                 await self._bell.wait()
         except ConversationLost:
             return  # the receiver tells
@@ -345,12 +346,15 @@ class Exchange:
     def _watch_for_stuck(self, now: float) -> None:
         """Break a conversation off when given-up trials hold every place, or keep the end waiting."""
         given_up = self._in_flight.given_up
-        held = bool(given_up) and (len(given_up) >= self._allowance.most or bool(self._sending.suspects))
+        held = bool(given_up) and (
+            len(given_up) >= self._allowance.most or bool(self._sending.suspects) or self._sending.starved
+        )
         if not (held or self._settling.cancelled or self._ended):
             self._stuck_since = None
             return
         if self._stuck_since is None:
             self._stuck_since = now
+            self._alarm.by(now + GRACE_AT_END)
         elif now - self._stuck_since >= GRACE_AT_END and self._conversation is not None:
             self._stuck_since = None
             if self._settling.cancelled:

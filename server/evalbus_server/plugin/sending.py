@@ -25,6 +25,8 @@ class Sending:
         """Trials that may break the plugin: they are asked one at a time, before the others."""
         self.to_cancel: list[tuple[int, int]] = []
         """(trial id, attempt) pairs that the plugin is to be told not to go on with."""
+        self.starved = False
+        """Whether nothing could be sent though nothing is awaited: given-up trials, or other runs, hold every place."""
         self._table = table
         self._allowance = allowance
         self._deadlines = deadlines
@@ -44,6 +46,7 @@ class Sending:
         *wake_by* is told when it is worth looking again.
         """
         table, allowance = self._table, self._allowance
+        self.starved = False
         if now < allowance.paused_until:
             wake_by(allowance.paused_until)
             return []
@@ -52,8 +55,9 @@ class Sending:
                 return []
             part = [self.suspects.popleft()]
         else:
-            count = allowance.room(table.held, min(len(self.todo), RECORDS_A_MESSAGE))
+            count = allowance.room(table.held, len(table), min(len(self.todo), RECORDS_A_MESSAGE))
             if count <= 0:
+                self.starved = bool(self.todo) and not table
                 return []
             take = self.todo.popleft
             part = [take() for _ in range(count)]

@@ -11,6 +11,7 @@ from evalbus import Failure, FailureCategory, Output
 from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
 from evalbus_server.plugin.losses import KILLERS_IN_A_ROW, LONGEST_PAUSE
+from evalbus_server.plugin.pool import Pool
 from evalbus_server.plugin.port import PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
@@ -187,6 +188,44 @@ async def test_a_plugin_that_holds_everything_is_left_after_a_while(monkeypatch:
     assert table.result(0).category is FailureCategory.TIMEOUT
     assert [table.result(n).text for n in (1, 2)] == ["x", "x"]
     assert plugin.restarts == 1
+
+
+async def test_a_given_up_trial_does_not_hold_what_a_rate_limit_has_left(monkeypatch: pytest.MonkeyPatch):
+    """One at a time is asked for, and the trial that hangs is not that one: the conversation goes on."""
+    monkeypatch.setattr("evalbus_server.plugin.exchange.GRACE_AT_END", 1.0)
+    plugin = FakePlugin(
+        lambda position, before: (
+            HANG
+            if position == 0
+            else failure(FailureCategory.RATE_LIMITED)
+            if position == 1 and not before
+            else Output("x")
+        )
+    )
+    table = Table(plugin, concurrency=2, timeout=0.1, retries=0, trial_timeout=5.0)
+
+    await asyncio.wait_for(table.ask(6), 30)
+
+    assert [isinstance(table.result(position), Output) for position in range(6)] == [False] + [True] * 5
+    assert len(plugin.conversations) == 1
+
+
+async def test_a_given_up_trial_does_not_hold_the_last_place_of_a_pool_for_ever(monkeypatch: pytest.MonkeyPatch):
+    """Nothing of ours is being worked on, so the conversation with whoever holds it is broken off."""
+    monkeypatch.setattr("evalbus_server.plugin.exchange.GRACE_AT_END", 0.1)
+    plugin = FakePlugin(lambda position, before: HANG if position == 0 else Output("x"))
+    table = Table(plugin, concurrency=10, timeout=0.1, retries=0)
+    pool = Pool(1)
+    table.exchange.share(lambda granted: [pool])
+    table.exchange.offer(flights(3))
+    table.exchange.finish()
+    await table.exchange.open()
+
+    await asyncio.wait_for(table.exchange.run(), 30)
+
+    assert isinstance(table.result(0), Failure)
+    assert [table.result(position) for position in (1, 2)] == [Output("x")] * 2
+    assert pool.held == 0
 
 
 async def test_a_lost_conversation_costs_no_retries():
