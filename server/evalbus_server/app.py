@@ -32,6 +32,7 @@ from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
 from evalbus_server.plugin.remote import Place, RemotePlugin
 from evalbus_server.runner.crew import MakePlugin, Means, Wanted
 from evalbus_server.runner.datasets import Datasets
+from evalbus_server.runner.plan import dataset_name
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.settings import Serving
@@ -167,17 +168,6 @@ def read_summary(reader: Reader, run: Run) -> Summary:
     reducer = parse_reducer(experiment.epochs.reducer, experiment.epochs.count)
     numbers = reader.numbers(run)
     return summarise(numbers, experiment.criteria, reducer, baselines=baselines, now=time.time())
-
-
-def dataset_name(experiment: Experiment) -> str:
-    """What a dataset is stored under: its own name, else the stem of its file, else the experiment's name."""
-    dataset = experiment.dataset
-    if dataset.name is not None:
-        return dataset.name
-    if dataset.path is None:
-        return experiment.name
-    path = Path(dataset.path)
-    return path.with_suffix("").stem if path.suffix == ".gz" else path.stem
 
 
 # --- plugins ----------------------------------------------------------------------------------------------------

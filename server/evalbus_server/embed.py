@@ -250,7 +250,9 @@ def _document(experiment: ExperimentLike) -> tuple[dict[str, Any], Path]:
         case Experiment():
             dumped = experiment.model_dump(mode="json", by_alias=True)
             folder = dumped["dataset"]["folder"]
-            for part in (dumped["dataset"], dumped["target"], *dumped["scorers"]):
+            if not dumped["scorers"] and dumped["scorers_from"] == "items":
+                del dumped["scorers"], dumped["scorers_from"]  # nothing was said about scorers
+            for part in (dumped["dataset"], dumped["target"], *dumped.get("scorers", ())):
                 if part is not None:
                     del part["folder"]
             return dumped, Path(folder)

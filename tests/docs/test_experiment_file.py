@@ -71,7 +71,7 @@ def default_of(model: type[BaseModel], name: str) -> str:
     if default is None or default in ((), {}, ""):
         return "–"
     written = model.model_construct(**{name: default}).model_dump(mode="json", include={name})[name]
-    return str(written)
+    return str(written).lower() if isinstance(written, bool) else str(written)
 
 
 def _normal(default: str) -> str:

@@ -208,6 +208,15 @@ def whole_life(desk: Desk, where: tuple[str, ...]) -> None:
     assert tight.code == 2
     assert "item 1: 'i0' at input: '0+0' is too long" in tight.reason
     assert dataset("schema", "d", "--clear")["input_schema"] is None
+    assert dataset("scorers", "d") == {"dataset": "d", "scorers": []}
+    assert dataset("scorers", "d", "exact_match", "tone")["scorers"] == ["exact_match", "tone"]
+    assert dataset("show", "d", "--limit", "0")["scorers"] == ["exact_match", "tone"]
+    unnamed = desk.run("dataset", "scorers", "d", "", *where)
+    assert (unnamed.code, unnamed.reason) == (
+        2,
+        "evalbus: '' is no name of a scorer: 1 to 200 characters, none a control character",
+    )
+    assert dataset("scorers", "d", "--clear")["scorers"] == []
     assert dataset("describe", "d", "--description", "other")["description"] == "other"
     assert dataset("purge", "d", "i2", "--yes")["rows"] >= 1
     assert dataset("show", "d", "i2")["input"] == "[purged]"

@@ -81,6 +81,17 @@ def test_functions_may_stand_inside_the_experiment():
     assert report.verdict is Verdict.FAIL
 
 
+def test_items_may_say_who_judges_them():
+    sums = [{**SUMS[0], "scorers": ["is_short"]}, {**SUMS[1], "scorers": []}, SUMS[2]]
+    written = {"dataset": {"records": sums, "scorers": ["exact_match"]}}
+    by_names = evalbus_server.run({**written, "scorers_from": "items"}, target=add, scorers=[is_short])
+    by_value = evalbus_server.run(Experiment.parse({**written, "name": "e", "target": {"use": "t"}}), target=add)
+
+    assert [list(result.scores) for result in by_names.results()] == [["is_short"], [], ["exact_match"]]
+    outcomes = [result.outcome for result in by_value.results()]  # nobody has declared the function here
+    assert outcomes == [Outcome.ERRORED, Outcome.PASSED, Outcome.PASSED]
+
+
 def test_settings_reach_a_function():
     def shout(item: Item, settings: dict) -> str:
         return item.input.text + settings["mark"]

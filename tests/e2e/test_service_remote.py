@@ -102,9 +102,25 @@ async def test_a_file_that_has_not_changed_makes_no_new_version(remote: Remote, 
 async def test_a_plan_reads_the_file_and_uploads_nothing(served: Served, remote: Remote, written: Experiment) -> None:
     plan = await remote.plan(written)
 
-    assert (plan.items, plan.trials, plan.has_target, plan.scorers) == (3, 3, True, 2)
+    assert (plan.items, plan.trials, plan.has_target, plan.scorer_calls) == (3, 3, True, 6)
     assert [key.key for key in plan.keys] == ["exact_match", "levenshtein"]
     assert served.parts.store.datasets() == []
+
+
+async def test_a_plan_of_a_file_knows_who_judges_which_of_its_items(
+    tmp_path: Path, served: Served, remote: Remote, address: str
+) -> None:
+    """Also by what a dataset of that name says already; of many items those that differ stand for all."""
+    lines = [{"id": str(n), "input": "x", **({"scorers": ["levenshtein"]} if n == 1500 else {})} for n in range(1501)]
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "e.json").write_text(
+        json.dumps({"name": "files", "dataset": {"path": "many.jsonl"}, "target": {"address": address}})
+    )
+    plan = await remote.plan(load(tmp_path / "e.json"))
+    assert (plan.trials, [key.key for key in plan.keys]) == (1501, ["levenshtein"])
+    await served.client.create_dataset("many", scorers=["exact_match"])
+    plan = await remote.plan(load(tmp_path / "e.json"))
+    assert ([key.key for key in plan.keys], plan.scorer_calls) == (["exact_match", "levenshtein"], 1501)
 
 
 async def test_a_plan_counts_what_is_selected(remote: Remote, written: Experiment) -> None:

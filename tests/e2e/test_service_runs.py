@@ -97,6 +97,27 @@ async def test_items_in_the_request_are_stored_first_under_the_experiments_name(
     assert again.dataset.version == 1
 
 
+async def test_items_and_dataset_say_who_judges_where_the_experiment_does_not(served: Served, address: str) -> None:
+    own = [Item("a", "x", "x", scorers=("levenshtein",)), Item("b", "y", "z", scorers=()), Item("c", "z", "z")]
+    await served.client.upload_dataset("d", own)
+    assert (await served.client.update_dataset("d", scorers=["exact_match"])).scorers == ("exact_match",)
+    asked = experiment(address)
+    del asked["scorers"]
+
+    async def keys(**more: Any) -> list[list[str]]:
+        run = await served.client.start({**asked, **more})
+        await run.wait()
+        return [[score.key for score in result.scores] async for result in run.results()]
+
+    assert await keys() == [["levenshtein"], [], ["exact_match"]]
+    assert await keys(dataset={"name": "d", "scorers": []}) == [["levenshtein"], [], []]
+    assert await keys(scorers=[]) == [[], [], []]
+    assert await keys(scorers=[{"use": "exact_match"}]) == [["exact_match"]] * 3
+    assert (await served.client.plan(asked)).scorer_calls == 2
+    refusal = await refused(served.client.plan({**asked, "dataset": {"name": "d", "scorers": ["exact_mach"]}}))
+    assert refusal.reason == "EXPERIMENT_INVALID" and "did you mean exact_match?" in str(refusal)
+
+
 async def test_requests_with_items_in_them_do_not_get_into_each_others_way(served: Served, address: str) -> None:
     asked = experiment(address)
     asked["dataset"] = {"records": items(900)}

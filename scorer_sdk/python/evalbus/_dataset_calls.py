@@ -12,7 +12,7 @@ from evalbus._datasets import DatasetInfo, DatasetVersion, Edited, ItemChange, I
 from evalbus._item import Item
 from evalbus._run import Dataset, Upload
 from evalbus._value import JsonObject, object_text
-from evalbus.v1 import dataset_pb2
+from evalbus.v1 import dataset_pb2, item_pb2
 from evalbus.wire import item_from_proto, item_to_proto
 
 LONG = 600.0
@@ -69,7 +69,7 @@ class DatasetCalls:
             for message in page.datasets:
                 yield messages.dataset(message)
 
-    async def create_dataset(
+    async def create_dataset(  # noqa: PLR0913  # each by name
         self,
         name: str,
         *,
@@ -77,6 +77,7 @@ class DatasetCalls:
         metadata: JsonObject | str | None = None,
         input_schema: str = "",
         expected_schema: str = "",
+        scorers: Sequence[str] = (),
     ) -> DatasetInfo:
         """Make a dataset without items; its version is 0.
 
@@ -88,12 +89,13 @@ class DatasetCalls:
             metadata=object_text(metadata),
             input_schema=input_schema,
             expected_schema=expected_schema,
+            scorers=item_pb2.ScorerNames(names=scorers),
         )
         request = dataset_pb2.CreateDatasetRequest(name=name, info=change)
         response = await self._server.ask(self._server.datasets.CreateDataset, request)
         return datasets.info(response.dataset)
 
-    async def update_dataset(
+    async def update_dataset(  # noqa: PLR0913  # each by name
         self,
         name: str,
         *,
@@ -101,8 +103,11 @@ class DatasetCalls:
         metadata: JsonObject | str | None = None,
         input_schema: str | None = None,
         expected_schema: str | None = None,
+        scorers: Sequence[str] | None = None,
     ) -> DatasetInfo:
-        """Change what belongs to no version: None leaves a part as it is, "" takes it away.
+        """Change what belongs to no version: None leaves a part as it is, "" and () take it away.
+
+        *scorers* are names of those that judge items which name none of their own.
 
         Raises:
             CallFailed: DATASET_NOT_FOUND; DATASET_INVALID: a schema is none, or items do not fit it.
@@ -112,6 +117,7 @@ class DatasetCalls:
             metadata=None if metadata is None else object_text(metadata),
             input_schema=input_schema,
             expected_schema=expected_schema,
+            scorers=None if scorers is None else item_pb2.ScorerNames(names=scorers),
         )
         request = dataset_pb2.UpdateDatasetRequest(name=name, info=change)
         response = await self._server.ask(self._server.datasets.UpdateDataset, request, LONG)

@@ -23,6 +23,8 @@ class DatasetInfo:
     input_schema: str = ""
     """JSON Schema that each input must fit; "" for none."""
     expected_schema: str = ""
+    scorers: tuple[str, ...] = ()
+    """Names of those that judge items which name none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,12 @@ def info(message: dataset_pb2.Dataset) -> DatasetInfo:
     """A dataset with what belongs to no version."""
     about = message.info
     return DatasetInfo(
-        messages.dataset(message), about.description, about.metadata, about.input_schema, about.expected_schema
+        messages.dataset(message),
+        about.description,
+        about.metadata,
+        about.input_schema,
+        about.expected_schema,
+        tuple(about.scorers),
     )
 
 

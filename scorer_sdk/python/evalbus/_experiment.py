@@ -18,6 +18,7 @@ from evalbus.v1 import experiment_pb2 as pb
 
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
+_SCORERS_FROM = {"run": pb.SCORERS_FROM_RUN, "items": pb.SCORERS_FROM_ITEMS}
 _SEVERITIES = {"error": pb.SEVERITY_ERROR, "warn": pb.SEVERITY_WARN}
 
 
@@ -35,8 +36,10 @@ def experiment_to_proto(document: Mapping[str, Any]) -> pb.Experiment:
         use = _Part(target, "target")
         message.target.CopyFrom(_plugin(use))
         use.end()
+    written = document.get("scorers") is not None
     for index, scorer in enumerate(part.many("scorers")):
         message.scorers.append(_scorer(_Part(scorer, f"scorers[{index}]")))
+    message.scorers_from = _scorers_from(part, written=written)
     epochs = part.take("epochs")
     if epochs is not None:
         inner = _Part(epochs if isinstance(epochs, Mapping) else {"count": epochs}, "epochs")
@@ -163,10 +166,21 @@ def _dataset(part: _Part, message: pb.DatasetSelection) -> None:
         if version is not None:
             message.stored.version = version
     message.items.extend(part.texts("items"))
+    scorers = part.take("scorers")
+    if scorers is not None:
+        message.scorers.names.extend(_Part({"scorers": scorers}, part.where).texts("scorers"))
+        message.scorers.SetInParent()
     limit = part.whole("limit")
     if limit is not None:
         message.limit = limit
     part.end()
+
+
+def _scorers_from(part: _Part, *, written: bool) -> pb.ScorersFrom.ValueType:
+    word = part.text("scorers_from") or ("run" if written else "items")
+    if word not in _SCORERS_FROM:
+        raise part.fault("scorers_from", f"must be run or items, not {word!r}")
+    return _SCORERS_FROM[word]
 
 
 def _item(part: _Part, key: str, record: Any) -> Item:

@@ -15,8 +15,7 @@ from typing import Any
 
 from evalbus import CallFailed, Item, ScoreDeclaration, wire
 from evalbus._connection import START_LIMIT, Connection, Tls
-from evalbus.v1 import run_pb2
-from evalbus_server.app import dataset_name
+from evalbus.v1 import dataset_pb2, run_pb2
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.dataset.select import Selector
 from evalbus_server.model.event import Event
@@ -25,12 +24,12 @@ from evalbus_server.model.run import Outcome, Run, ScoreKey
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
-from evalbus_server.runner.plan import Plan
+from evalbus_server.runner.plan import Plan, dataset_name
 from evalbus_server.settings import TOKEN_VARIABLE
 from evalbus_server.store import RunFilter
 from evalbus_server.watch.follow import Idle
 from evalbus_server.wire.event import event_from_proto
-from evalbus_server.wire.experiment import experiment_from_proto, experiment_to_proto
+from evalbus_server.wire.experiment import MOST_INLINE, experiment_from_proto, experiment_to_proto
 from evalbus_server.wire.result import result_from_proto
 from evalbus_server.wire.run import counts_from_proto, run_from_proto
 from evalbus_server.wire.summary import summary_from_proto
@@ -40,6 +39,8 @@ PATIENCE = 300.0
 ENCRYPTED = "https://"
 LATEST = ("latest", "last")
 LONGEST_PAGE = 500
+_WHOLE = 500
+"""Items that stand for themselves in a plan; of further ones only those whose scorers differ from all others."""
 
 
 class Remote:
@@ -80,25 +81,39 @@ class Remote:
         return run_from_proto(response.run, experiment)
 
     async def plan(self, experiment: Experiment) -> Plan:
-        """What a run would do. A dataset that is not stored is read but not uploaded: its first item stands for it.
+        """What a run would do. A dataset that is not stored is read but not uploaded: a few items stand for it.
 
         Raises:
             Invalid: the dataset cannot be read.
             CallFailed: what would hinder the run.
         """
-        items: list[Item] = []
-        count: int | None = None
-        if experiment.dataset.source != "stored":
+        sample = _Sample(experiment.scorers_from == "items")
+        read = experiment.dataset.source != "stored"
+        if read:
             selector = Selector(experiment.dataset.items, experiment.dataset.limit)
-            count = 0
             for item in _items(experiment):
                 if selector.takes(item.id):
-                    count += 1
-                    items = items or [item]
-            experiment = experiment.model_copy(update={"dataset": DatasetUse(records=())})
-        request = run_pb2.StartRunRequest(experiment=experiment_to_proto(experiment, items), validate_only=True)
+                    sample.add(item)
+            dataset = DatasetUse(records=(), scorers=await self._default_scorers(experiment))
+            experiment = experiment.model_copy(update={"dataset": dataset})
+        message = experiment_to_proto(experiment, sample.items)
+        request = run_pb2.StartRunRequest(experiment=message, validate_only=True)
         response = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
-        return _plan(response.plan, count)
+        return _plan(response.plan, sample.count if read else None)
+
+    async def _default_scorers(self, experiment: Experiment) -> tuple[str, ...] | None:
+        """Who judges items that name nobody, of a dataset that may be stored under its name already."""
+        named = experiment.dataset.scorers
+        if named is not None or experiment.scorers_from == "run":
+            return named
+        request = dataset_pb2.GetDatasetRequest(name=dataset_name(experiment))
+        try:
+            response = await self._server.ask(self._server.datasets.GetDataset, request)
+        except CallFailed as failed:
+            if failed.reason != "DATASET_NOT_FOUND":
+                raise
+            return None
+        return tuple(response.dataset.info.scorers)
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -250,6 +265,28 @@ def _items(experiment: Experiment) -> Iterator[Item]:
     return chain.from_iterable(read_batches(experiment.dataset))
 
 
+class _Sample:
+    """Items that stand for all: the first one; or one for each list of scorers that items have of their own."""
+
+    def __init__(self, by_scorers: bool) -> None:
+        self._by_scorers = by_scorers
+        self._seen: set[tuple[str, ...] | None] = set()
+        self.items: list[Item] = []
+        self.count = 0
+
+    def add(self, item: Item) -> None:
+        self.count += 1
+        if self._by_scorers and len(self.items) < MOST_INLINE and (self.fits_whole or item.scorers not in self._seen):
+            self._seen.add(item.scorers)
+            self.items.append(Item(str(self.count), "", scorers=item.scorers))
+        elif not self.items:
+            self.items = [item]
+
+    @property
+    def fits_whole(self) -> bool:
+        return len(self.items) < _WHOLE
+
+
 def _plan(message: run_pb2.Plan, items: int | None) -> Plan:
     """A plan as the runner says it; *items* are counted here if the server knows only one of them."""
     return Plan(
@@ -258,7 +295,7 @@ def _plan(message: run_pb2.Plan, items: int | None) -> Plan:
         plugins=tuple(wire.plugin_info_from_proto(plugin) for plugin in message.plugins),
         keys=tuple(ScoreKey(key, -1, ScoreDeclaration()) for key in message.scores),
         has_target=message.target_calls > 0,
-        scorers=message.scorer_calls // message.trials if message.trials else 0,
+        tasks=round(message.scorer_calls * (1 if items is None else items / message.items) / message.epochs),
     )
 
 

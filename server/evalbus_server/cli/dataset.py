@@ -297,6 +297,26 @@ def schema(  # noqa: PLR0913  # each is an option
 
 
 @app.command()
+def scorers(  # noqa: PLR0913  # each is an option
+    name: Name,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[SCORER]...", help="Who judges.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Name none.")] = False,
+    db: Db = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show or set who judges items that name no scorers, in runs that leave it to the items. There is no new version."""
+    one_place(db, server)
+    if names and clear:
+        raise typer.BadParameter("name scorers, or --clear, not both", param_hint="SCORER")
+    from evalbus_server.cli import datasets_change
+    from evalbus_server.cli.datasets_place import Where
+
+    wanted = () if clear else tuple(names) if names else None
+    datasets_change.scorers(Where(db, server), name, wanted, as_json=as_json)
+
+
+@app.command()
 def versions(
     name: Name,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,

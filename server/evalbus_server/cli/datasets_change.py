@@ -1,4 +1,4 @@
-"""`evalbus dataset create`, `describe`, `add`, `update`, `delete` and `schema`: what changes a dataset."""
+"""`evalbus dataset create`, `describe`, `add`, `update`, `delete`, `schema` and `scorers`: what changes a dataset."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def schema(where: Where, name: str, files: tuple[Path | None, Path | None], *, c
     async def do(source: Source) -> DatasetInfo:
         if texts == [None, None]:
             return await source.info(name)
-        return await source.change(name, InfoChange(None, None, *texts))
+        return await source.change(name, InfoChange(input_schema=texts[0], expected_schema=texts[1]))
 
     info = work(where, do, writing=texts != [None, None])
     document = {
@@ -172,6 +172,19 @@ def schema(where: Where, name: str, files: tuple[Path | None, Path | None], *, c
         print_json(document)
     else:
         print(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def scorers(where: Where, name: str, names: tuple[str, ...] | None, *, as_json: bool) -> None:
+    """Show who judges items that name no scorers, or set it."""
+
+    async def do(source: Source) -> DatasetInfo:
+        return await (source.info(name) if names is None else source.change(name, InfoChange(scorers=names)))
+
+    info = work(where, do, writing=names is not None)
+    if as_json:
+        print_json({"dataset": name, "scorers": list(info.scorers)})
+    else:
+        console().print(plain(", ".join(info.scorers)) or "none", markup=False)
 
 
 def _text_of(file: Path) -> str:

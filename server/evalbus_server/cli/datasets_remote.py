@@ -117,6 +117,7 @@ class RemoteDatasets:
             metadata=change.metadata_json,
             input_schema=change.input_schema,
             expected_schema=change.expected_schema,
+            scorers=change.scorers,
         )
         return _info(changed)
 
@@ -185,7 +186,12 @@ def _dataset(dataset: client.Dataset) -> DatasetVersion:
 
 def _info(info: client.DatasetInfo) -> DatasetInfo:
     return DatasetInfo(
-        _dataset(info.dataset), info.description, info.metadata_json, info.input_schema, info.expected_schema
+        _dataset(info.dataset),
+        info.description,
+        info.metadata_json,
+        info.input_schema,
+        info.expected_schema,
+        info.scorers,
     )
 
 

@@ -71,6 +71,8 @@ def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> N
     out.print(f"{plain(version.name)} version {version.version}: {items_text(version.items)}", markup=False)
     if info.description:
         out.print(plain(info.description), markup=False)
+    if info.scorers:
+        out.print(f"scorers {plain(', '.join(info.scorers))}", markup=False)
     out.print(f"digest {version.digest}", style="dim")
     if first:
         table = table_of("item", "input", "expected", "tags", right=())

@@ -22,6 +22,7 @@ def info_document(info: DatasetInfo) -> dict[str, Any]:
         "metadata": _json.loads(info.metadata_json) if info.metadata_json else None,
         "input_schema": _json.loads(info.input_schema) if info.input_schema else None,
         "expected_schema": _json.loads(info.expected_schema) if info.expected_schema else None,
+        "scorers": list(info.scorers),
     }
 
 

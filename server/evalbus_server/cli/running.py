@@ -149,7 +149,7 @@ def _plan_document(experiment: Experiment, planned: Plan) -> dict[str, object]:
         "epochs": planned.epochs,
         "trials": planned.trials,
         "target_calls": planned.trials if planned.has_target else 0,
-        "scorer_calls": planned.trials * planned.scorers,
+        "scorer_calls": planned.scorer_calls,
         "plugins": [{"name": plugin.name, "version": plugin.version} for plugin in planned.plugins],
         "scores": [key.key for key in planned.keys],
     }

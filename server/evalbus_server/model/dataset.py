@@ -22,16 +22,19 @@ class DatasetInfo:
     input_schema: str = ""
     """JSON Schema that each input must fit; "" for none."""
     expected_schema: str = ""
+    scorers: tuple[str, ...] = ()
+    """Names of those that judge items which name none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class InfoChange:
-    """What is to be changed of a dataset beside its items; None leaves a part as it is, "" takes it away."""
+    """What is to be changed of a dataset beside its items; None leaves a part as it is, "" and () take it away."""
 
     description: str | None = None
     metadata_json: str | None = None
     input_schema: str | None = None
     expected_schema: str | None = None
+    scorers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -105,6 +105,8 @@ class DatasetUse(_Part):
     """None: UTF-8, anything else is refused."""
     ids: Literal["content", "position"] = "content"
     """What ids are made of where a row brings none."""
+    scorers: Many[Name] | None = None
+    """Names of those that judge items which name none of their own; None: those of the stored dataset."""
     folder: SkipJsonSchema[str] = ""
     """The experiment's folder; filled in when a file is read."""
 
@@ -347,6 +349,8 @@ class Experiment(_Part):
     ] = None
     """None: the dataset brings the outputs along."""
     scorers: Many[ScorerUse] = ()
+    scorers_from: Literal["run", "items"] = "run"
+    """`run`: these scorers judge every trial; `items`: each item says who judges it, else the dataset."""
     epochs: Epochs = Field(default_factory=Epochs)
     limits: Limits = Field(default_factory=Limits)
     criteria: Many[Criterion] = ()
@@ -357,6 +361,14 @@ class Experiment(_Part):
     @classmethod
     def _each_once(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tags))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_to_items(cls, value: object) -> object:
+        """Without a word on scorers, the items say it; an empty list is a word: none."""
+        if isinstance(value, Mapping) and value.get("scorers_from") is None:
+            return {**value, "scorers_from": "run" if "scorers" in value else "items"}
+        return value
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -407,8 +419,16 @@ class Experiment(_Part):
 
     def over(self, name: str, version: int) -> Experiment:
         """The same over a version of a stored dataset, whatever it read its items from before."""
-        dataset = DatasetUse(name=name, version=version, items=self.dataset.items, limit=self.dataset.limit)
+        use = self.dataset
+        dataset = DatasetUse(name=name, version=version, items=use.items, limit=use.limit, scorers=use.scorers)
         return self.model_copy(update={"dataset": dataset})
+
+    def with_builtins(self, names: Sequence[str]) -> Experiment:
+        """The same with these builtins as further scorers."""
+        if not names:
+            return self
+        added = tuple(ScorerUse(use=name) for name in names)
+        return self.model_copy(update={"scorers": (*self.scorers, *added)})
 
 
 def _canonical(document: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from evalbus import ScoreDeclaration
+from evalbus_server.model.assignment import Assignment
 
 
 class RunState(IntEnum):
@@ -166,6 +167,8 @@ class Run:
     """By path, what was set anew in the limits of the experiment; "" for nothing."""
     source: str = ""
     """The run whose outputs are scored; "" for a run that has its own."""
+    assignment: Assignment | None = None
+    """Who judges which trial; None: all scorers judge all."""
 
     @property
     def partial(self) -> bool:

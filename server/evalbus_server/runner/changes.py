@@ -20,6 +20,8 @@ _PATH = re.compile(rf"limits\.({'|'.join(LIMITS)})|scorers(\..+|\[.+\])\.(concur
 def in_force(run: Run) -> Experiment:
     """The experiment of a run with the limits that are in force now."""
     experiment = Experiment.from_json(run.experiment_json)
+    if run.assignment is not None:
+        experiment = experiment.with_builtins(run.assignment.builtins)
     return changed(experiment, json.loads(run.limits_json)) if run.limits_json else experiment
 
 

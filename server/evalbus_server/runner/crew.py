@@ -63,6 +63,13 @@ class Means:
     pools: Pools = field(default_factory=Pools)
     """Places at plugins that the runs of a server share."""
 
+    def in_process(
+        self, given: Mapping[str, Definition[Any, Any]], *, scorers: bool
+    ) -> dict[str, Definition[Any, Any]]:
+        """The scorers, or the targets, that can be named without saying how to reach them."""
+        known = {**self.builtins, **given}
+        return {name: each for name, each in known.items() if isinstance(each, ScorerDefinition) is scorers}
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -195,8 +202,7 @@ class Crew:
         )
 
     def _definition(self, name: str, scorer: bool, where: str) -> Definition[Any, Any]:
-        known = {**self._means.builtins, **self._call.given}
-        fitting = {key: each for key, each in known.items() if isinstance(each, ScorerDefinition) is scorer}
+        fitting = self._means.in_process(self._call.given, scorers=scorer)
         if name not in fitting:
             kind = "scorer" if scorer else "target"
             hint = suggestion(name, sorted(fitting), sorted(fitting))

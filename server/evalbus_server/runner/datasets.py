@@ -25,6 +25,10 @@ BETWEEN_TRIES = 0.05
 """Seconds between two tries to cut the log."""
 MOST_ITEMS = 1_000
 """Items that one call may add, update or delete."""
+MOST_SCORERS = 100
+"""Scorers that a dataset may name."""
+LONGEST_NAME = 200
+"""Characters of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +215,22 @@ class Datasets:
 
 
 def _checked(change: InfoChange) -> InfoChange:
+    _check_scorers(change.scorers or ())
     for part in ("input_schema", "expected_schema"):
         checked_schema(getattr(change, part) or "", part)
     return change
+
+
+def _check_scorers(names: Sequence[str]) -> None:
+    """Which scorers there are only a run can tell; what can be none is refused here."""
+    if len(names) > MOST_SCORERS:
+        raise Invalid(
+            Reason.REQUEST_INVALID, f"{len(names):,} scorers; {MOST_SCORERS} are allowed", field="info.scorers"
+        )
+    for index, name in enumerate(names):
+        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+            message = f"{name!r} is no name of a scorer: 1 to {LONGEST_NAME} characters, none a control character"
+            raise Invalid(Reason.REQUEST_INVALID, message, field=f"info.scorers[{index}]")
 
 
 def _shifted(faults: Sequence[Fault], count: int) -> list[Fault]:

@@ -29,6 +29,7 @@ from evalbus_server.model.trial import (
 )
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
+from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.scorer.panel import Panel
 
@@ -108,6 +109,7 @@ class Line:
         self._open_page = open_page
         self._judge = judge
         self._watchdog = watchdog
+        self._assigning = None if run.assignment is None else Assigning(run.assignment, run.score_keys)
         self._window = LEAST_WINDOW
         self._answered = answered
         self.earlier: Earlier | None = None
@@ -205,10 +207,23 @@ class Line:
         if self.earlier is not None:
             for trial_id, (attempts, usage) in self.earlier([trial.trial_id for trial in trials]).items():
                 opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
+        if self._assigning is not None:
+            trials = self._assign(trials, self._assigning)
         if self._target is not None:
             self._target.offer([Flight(trial) for trial in trials])
         else:
             self._take_outputs_along(trials)
+
+    def _assign(self, trials: list[OpenTrial], assigning: Assigning) -> list[OpenTrial]:
+        """Note who judges each trial; one that names somebody unknown is not asked."""
+        fit = [trial for trial in trials if assigning.assign(trial)]
+        if len(fit) < len(trials):
+            asked = {trial.trial_id for trial in fit}
+            self._store(results=[self._result(trial, None) for trial in trials if trial.trial_id not in asked])
+        return fit
+
+    def _judged_by_nobody(self, trial: OpenTrial) -> bool:
+        return not self.run.score_keys or (self._assigning is not None and not trial.waiting)
 
     def _take_outputs_along(self, trials: list[OpenTrial]) -> None:
         """Without a target the items bring their outputs."""
@@ -222,7 +237,7 @@ class Line:
                 results.append(self._result(trial, failure))
             else:
                 outputs.append(OutputRecord(trial.trial_id, trial.output, 0, 0, None))
-                if not self.run.score_keys:
+                if self._judged_by_nobody(trial):
                     results.append(self._result(trial, None))
         self._store(outputs=outputs, results=results)
 
@@ -231,7 +246,7 @@ class Line:
         outputs: list[OutputRecord] = []
         results: list[ResultRecord] = []
         attempts: list[AttemptRecord] = []
-        no_scorers = not self.run.score_keys
+        some_unjudged = self._assigning is not None or not self.run.score_keys
         errors = 0
         for flight in flights:
             trial = flight.trial
@@ -249,7 +264,7 @@ class Line:
                 if result.usage is not None:
                     trial.usage = result.usage if trial.usage is None else trial.usage + result.usage
                 outputs.append(OutputRecord(trial.trial_id, result, flight.attempt, trial.attempts, flight.latency))
-                if no_scorers:
+                if some_unjudged and self._judged_by_nobody(trial):
                     results.append(self._result(trial, None))
             else:
                 assert isinstance(result, Failure)
@@ -276,7 +291,11 @@ class Line:
         self._store(results=[self._result(trial, None) for trial in trials])
 
     def _result(self, trial: OpenTrial, target_failure: Failure | None) -> ResultRecord:
-        outcome, weighted, failure = self._judge(trial.scores, self.run.score_keys, target_failure)
+        if self._assigning is None:
+            outcome, weighted, failure = self._judge(trial.scores, self.run.score_keys, target_failure)
+        else:
+            scores, keys, unknown = self._assigning.to_judge(trial)
+            outcome, weighted, failure = self._judge(scores, keys, target_failure or unknown)
         return ResultRecord(trial.trial_id, outcome, weighted, failure, trial.attempts, trial.usage)
 
     def _store(self, **records: Any) -> None:

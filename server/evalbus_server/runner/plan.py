@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from evalbus import Item, PluginInfo
 from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.dataset.select import Selector
-from evalbus_server.errors import Invalid, Reason, ServerError, Unfit
+from evalbus_server.errors import Invalid, NotFound, Reason, ServerError, Unfit
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import DatasetVersion, RunState, ScoreKey, Selection
 from evalbus_server.model.trial import EPOCHS
+from evalbus_server.runner.assigning import stored_wishes, wishes_of
 from evalbus_server.runner.crew import Call, Crew
 from evalbus_server.runner.floor import PAGE, Floor, Given
 from evalbus_server.store import Store
@@ -27,31 +29,71 @@ class Plan:
     plugins: tuple[PluginInfo, ...]
     keys: tuple[ScoreKey, ...]
     has_target: bool
-    scorers: int
+    tasks: int
+    """Score tasks in one epoch."""
 
     @property
     def trials(self) -> int:
         """Trials in all."""
         return self.items * self.epochs
 
+    @property
+    def scorer_calls(self) -> int:
+        """Score tasks in all."""
+        return self.tasks * self.epochs
+
 
 async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | None, given: Given) -> Plan:
     """Check an experiment over *items*, or over its stored dataset; raises whatever would hinder the run."""
+    wishes = None
     if items is None:
-        selection = await select(floor.store, experiment, dataset_of(floor.store, experiment))
+        dataset = dataset_of(floor.store, experiment)
+        selection = await select(floor.store, experiment, dataset)
         count = selection.items
+        if experiment.scorers_from == "items":
+            wishes = await stored_wishes(floor.store, dataset, selection, experiment)
+    elif experiment.scorers_from == "items":
+        wishes = wishes_of(items, experiment, _default(floor.store, experiment))
+        count = wishes.items
     else:
         selector = Selector(experiment.dataset.items, experiment.dataset.limit)
         count = sum(1 for item in items if selector.takes(item.id))
     check_size(experiment, count)
-    crew = Crew(Call(experiment, "validation", 1, count, given), floor.means)
+    known = floor.means.in_process(given, scorers=True)
+    builtins = () if wishes is None else wishes.builtins(experiment, known)
+    crew = Crew(Call(experiment.with_builtins(builtins), "validation", 1, count, given), floor.means)
     await crew.assemble()
     try:
+        tasks = count * len(crew.scorers)
+        if wishes is not None:
+            assignment = wishes.assignment(crew.names, builtins, known)
+            tasks = 0 if assignment is None else wishes.tasks(assignment)
         check_against(floor.store, experiment, crew.keys)
         infos = tuple(crew.infos)
-        return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, len(crew.scorers))
+        return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, tasks)
     finally:
         await crew.dismiss()
+
+
+def _default(store: Store, experiment: Experiment) -> tuple[str, ...]:
+    """Who judges items that name nobody, of a dataset whose items are not stored yet."""
+    if experiment.dataset.scorers is not None:
+        return experiment.dataset.scorers
+    try:
+        return store.dataset_info(dataset_name(experiment)).scorers
+    except NotFound:
+        return ()
+
+
+def dataset_name(experiment: Experiment) -> str:
+    """What a dataset is stored under: its own name, else the stem of its file, else the experiment's name."""
+    dataset = experiment.dataset
+    if dataset.name is not None:
+        return dataset.name
+    if dataset.path is None:
+        return experiment.name
+    path = Path(dataset.path)
+    return path.with_suffix("").stem if path.suffix == ".gz" else path.stem
 
 
 def dataset_of(store: Store, experiment: Experiment) -> DatasetVersion:

@@ -24,7 +24,7 @@ def rescoring(source: Run, experiment: Experiment) -> Experiment:
     Raises:
         Invalid: it has no scorers, or does not fit the run's epochs.
     """
-    if not experiment.scorers:
+    if not experiment.scorers and experiment.scorers_from == "run":
         raise Invalid(Reason.EXPERIMENT_INVALID, "scorers: there must be one, or nothing is scored", field="scorers")
     epochs = experiment.epochs.model_copy(update={"count": source.epochs})
     dataset = Experiment.from_json(source.experiment_json).dataset

@@ -107,6 +107,7 @@ async def _carry(floor: Floor, working: Working) -> None:
         check=check_scores,
         scored=line.scored,
         window=window_for(max((use.concurrency for use in experiment.scorers), default=1)),
+        assigned=run.assignment is not None,
     )
 
     def committed(changes: Changes, done: Any) -> None:

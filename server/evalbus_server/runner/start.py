@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from evalbus_server.errors import Conflict, Reason
+from evalbus_server.errors import Conflict, Invalid, Reason
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, Run, RunState
+from evalbus_server.runner.assigning import stored_wishes
 from evalbus_server.runner.crew import Call, Crew
 from evalbus_server.runner.floor import Floor, Given
 from evalbus_server.runner.plan import check_against, check_size, dataset_of, select
@@ -33,10 +34,19 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
     selection = await select(floor.store, experiment, dataset)
     check_size(experiment, selection.items)
     experiment = experiment.over(dataset.name, dataset.version)
+    wishes, known = None, floor.means.in_process(given, scorers=True)
+    if experiment.scorers_from == "items":
+        wishes = await stored_wishes(floor.store, dataset, selection, experiment)
+    builtins = () if wishes is None else wishes.builtins(experiment, known)
     run_id = new_run_id(floor.clock())
-    crew = Crew(Call(experiment, run_id, 1, selection.items, given), floor.means)
+    complete = experiment.with_builtins(builtins)
+    crew = Crew(Call(complete, run_id, 1, selection.items, given), floor.means)
     await crew.assemble()
     try:
+        assignment = None if wishes is None else wishes.assignment(crew.names, builtins, known)
+        if source and not crew.scorers:
+            message = "scorers: there must be one, or nothing is scored"
+            raise Invalid(Reason.EXPERIMENT_INVALID, message, field="scorers")
         check_against(floor.store, experiment, crew.keys)
         run = floor.store.create_run(
             Run(
@@ -55,12 +65,13 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
                 tags=experiment.tags,
                 request_id=request_id,
                 source=source,
+                assignment=assignment,
             )
         )
     except BaseException:
         await crew.dismiss()
         raise
-    go_to_work(floor, run, crew, experiment)
+    go_to_work(floor, run, crew, complete)
     return run
 
 

@@ -69,7 +69,7 @@ class Seat:
 class Panel:
     """Hands stored outputs to every scorer, and scored trials on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it is connected to, by name
         self,
         seats: Sequence[Seat],
         *,
@@ -77,8 +77,12 @@ class Panel:
         check: CheckScores,
         scored: Callable[[list[OpenTrial], list[ScoreRecord], list[AttemptRecord]], None],
         window: int,
+        assigned: bool = False,
     ) -> None:
-        """*scored* gets trials whose last score has come, and the records of all that came with it."""
+        """*scored* gets trials whose last score has come, and the records of all that came with it.
+
+        *assigned*: trials come with who is to judge them, in `waiting`; else everybody judges all.
+        """
         self.seats = tuple(seats)
         self._unscored = unscored
         self._check = check
@@ -86,6 +90,7 @@ class Panel:
         self._window = window
         self._trials: dict[int, OpenTrial] = {}
         self._all = (1 << len(seats)) - 1
+        self._assigned = assigned
         self._last = 0
         self._stopped = False
         self._quiet = asyncio.Event()
@@ -103,20 +108,24 @@ class Panel:
     def offer(self, trials: list[OpenTrial], last: int) -> None:
         """Take trials whose outputs were just stored, the last of them as number *last* of the run."""
         everyone = self._all
+        if self._assigned:
+            trials = [trial for trial in trials if trial.waiting]  # the others have their results
         for trial in trials:
-            trial.waiting = everyone
+            if not self._assigned:
+                trial.waiting = everyone
             trial.holding = 0
             self._trials[trial.trial_id] = trial
         self._last = last
         for seat in self.seats:
             if seat.behind:
                 continue
-            if seat.held + len(trials) > self._window:
+            own = [trial for trial in trials if trial.waiting & seat.bit] if self._assigned else trials
+            if seat.held + len(own) > self._window:
                 seat.behind = True
                 self._catch_up_soon(seat)
             else:
                 seat.cursor = last
-                self._ask(seat, trials)
+                self._ask(seat, own)
         if any(seat.behind for seat in self.seats):
             for trial in trials:
                 if not trial.holding and trial.waiting:

@@ -14,6 +14,7 @@ from evalbus_server.model.run import DatasetVersion
 from evalbus_server.model.trial import StoredItem
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
+from evalbus_server.store.documents import dumps, loads
 
 _VERSION = "d.name, v.version, v.items, v.digest, v.created_at"
 AS_OF = "i.first_version <= :version AND (i.last_version IS NULL OR i.last_version >= :version)"
@@ -27,6 +28,11 @@ LIST_DATASETS = f"""
     SELECT {_VERSION} FROM dataset d JOIN dataset_version v ON v.dataset = d.n AND v.version = d.version
     WHERE d.name > :after ORDER BY d.name LIMIT :limit
 """
+OWN_SCORERS = f"""
+    SELECT i.id, json_extract(i.detail, '$.scorers') FROM item i
+    WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
+    AND i.detail IS NOT NULL AND json_type(i.detail, '$.scorers') IS NOT NULL
+"""
 PAGE_OF_ITEMS = f"""
     SELECT i.position, {rows.qualified("i", rows.ITEM)} FROM item i
     WHERE i.dataset = :dataset AND i.position > :after AND {AS_OF}
@@ -36,7 +42,8 @@ LAST_POSITION = f"""
     SELECT i.position FROM item i WHERE i.dataset = :dataset AND {AS_OF} ORDER BY i.position DESC LIMIT 1
 """
 _INFO = """
-    SELECT d.name, v.version, v.items, v.digest, v.created_at, d.description, d.metadata, d.input_schema, d.expected_schema
+    SELECT d.name, v.version, v.items, v.digest, v.created_at, d.description, d.metadata, d.input_schema,
+        d.expected_schema, d.scorers
     FROM dataset d JOIN dataset_version v ON v.dataset = d.n AND v.version = d.version WHERE d.name = ?
 """
 _VERSIONS = f"""
@@ -58,6 +65,7 @@ _COLUMNS = {
     "metadata_json": "metadata",
     "input_schema": "input_schema",
     "expected_schema": "expected_schema",
+    "scorers": "scorers",
 }
 
 
@@ -111,6 +119,14 @@ def last_position(connection: Connection, dataset: int, version: int) -> int:
     return -1 if found is None else int(found[0])
 
 
+def own_scorers(
+    connection: Connection, dataset: int, version: int, *, after: int, last: int
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The items behind the position *after*, up to *last*, that name scorers of their own, by id, and whom they name."""
+    place = {"dataset": dataset, "version": version, "after": after, "last": last}
+    return [(id, tuple(loads(names))) for id, names in connection.rows(OWN_SCORERS, place)]
+
+
 def item(connection: Connection, dataset: int, version: int, id: str) -> StoredItem | None:
     """An item of a version by its id."""
     found = connection.row(_ITEM, {"dataset": dataset, "version": version, "id": id})
@@ -126,7 +142,9 @@ def info(connection: Connection, name: str) -> DatasetInfo:
     found = connection.row(_INFO, (name,))
     if found is None:
         return DatasetInfo(find(connection, name))  # which says what there is instead
-    return DatasetInfo(DatasetVersion(*found[:5]), *(part or "" for part in found[5:]))
+    texts = [part or "" for part in found[5:9]]
+    scorers = () if found[9] is None else tuple(loads(found[9]))
+    return DatasetInfo(DatasetVersion(*found[:5]), texts[0], texts[1], texts[2], texts[3], scorers)
 
 
 def change_info(connection: Connection, name: str, change: InfoChange) -> None:
@@ -141,6 +159,8 @@ def change_info(connection: Connection, name: str, change: InfoChange) -> None:
             wanted = getattr(change, part)
             if wanted is not None:
                 stored = wanted if part == "description" else wanted or None
+                if part == "scorers" and wanted:
+                    stored = dumps(wanted)
                 connection.execute(f"UPDATE dataset SET {column} = ? WHERE name = ?", (stored, name))
 
 

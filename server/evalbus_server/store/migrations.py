@@ -47,7 +47,8 @@ _FIRST = (
       description TEXT NOT NULL DEFAULT '',
       metadata TEXT,
       input_schema TEXT,
-      expected_schema TEXT
+      expected_schema TEXT,
+      scorers TEXT
     ) STRICT
     """,
     """
@@ -110,6 +111,7 @@ _FIRST = (
       digest TEXT NOT NULL,
       experiment TEXT NOT NULL,
       source INTEGER REFERENCES run,
+      assignment TEXT,
       outputs INTEGER,
       FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
     ) STRICT

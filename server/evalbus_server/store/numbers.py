@@ -19,6 +19,7 @@ from evalbus_server.model.trial import EPOCH_BITS
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.runs import OfRun
+from evalbus_server.store.trials import assigned
 
 _AT_ONCE = 2_000
 """About so many rows are read at once."""
@@ -52,6 +53,11 @@ PAGE_OF_ERRORED = f"""
         SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
     ) {_RESULTS} AND {_ERRORED}
 """
+PAGE_OF_UNANSWERED = f"""
+    SELECT ((epoch - 1) << {EPOCH_BITS}) + position {_RESULTS} AND {_ERRORED} AND NOT EXISTS (
+        SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position
+    )
+"""
 PAGE_OF_USAGE = f"SELECT {rows.USAGE} {_RESULTS} AND input_tokens IS NOT NULL"
 
 
@@ -64,7 +70,10 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
     return RunNumbers(
         run=of.run,
         values=dict(enumerate(scores.columns)),
-        errored={key: scores.errored[key] + results.unanswered for key in range(len(scores.columns))},
+        errored={
+            place: scores.errored[place] + results.unanswered_by(key.scorer)
+            for place, key in enumerate(of.run.score_keys)
+        },
         skipped=dict(scores.skipped),
         latencies_ms=latencies,
         weighted=results.weighted,
@@ -175,8 +184,14 @@ class _Results:
     attempts: int = 0
     unanswered: int = 0
     """Trials whose target failed."""
+    assigned: Counter[int] | None = None
+    """Of those, by scorer, where items say who judges them: trials that it was to judge."""
     failures: Counter[int] = field(default_factory=Counter)
     consumed: _Consumed = field(default_factory=_Consumed)
+
+    def unanswered_by(self, scorer: int) -> int:
+        """Trials that a scorer could not judge, since their target failed."""
+        return self.unanswered if self.assigned is None else self.assigned[scorer]
 
     def add_errored(self, found: list[Row]) -> None:
         for category, unanswered in found:
@@ -186,7 +201,7 @@ class _Results:
 
 
 def _results(of: OfRun) -> Generator[None, None, _Results]:
-    found = _Results()
+    found = _Results(assigned=None if of.run.assignment is None else Counter())
     for page in _pages(of, NEXT_RESULT, _AT_ONCE // of.run.epochs):
         _add_weighted(of, page, found.weighted)
         [(attempts, with_usage, errored)] = of.connection.rows(PAGE_OF_COUNTS, page)
@@ -195,8 +210,18 @@ def _results(of: OfRun) -> Generator[None, None, _Results]:
             found.consumed.add(of.connection.rows(PAGE_OF_USAGE, page))
         if errored:
             found.add_errored(of.connection.rows(PAGE_OF_ERRORED, page))
+            if found.assigned is not None:
+                found.assigned += _unanswered(of, page)
         yield
     return found
+
+
+def _unanswered(of: OfRun, page: Page) -> Counter[int]:
+    """By scorer, the trials of a page that it was to judge, and whose target failed."""
+    trials = [trial for (trial,) in of.connection.rows(PAGE_OF_UNANSWERED, page)]
+    scorers = {key.scorer for key in of.run.score_keys}
+    who = assigned(of, trials).values()
+    return Counter(scorer for each in who for scorer in scorers if each.scorers >> scorer & 1)
 
 
 def _add_weighted(of: OfRun, page: Page, column: Column) -> None:

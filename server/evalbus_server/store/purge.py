@@ -59,8 +59,9 @@ def purge(connection: Connection, name: str, ids: Iterable[str], now: float) -> 
                 raise NotFound(
                     Reason.ITEM_NOT_FOUND, f"the dataset {name!r} never had an item {id!r}; nothing was purged"
                 )
-            empty = rows.item_row(Item(id, GONE))
             for row in found:
+                # Who judges it stays: the numbers of its runs are counted by that.
+                empty = rows.item_row(Item(id, GONE, scorers=rows.read_item(row[4:]).scorers))
                 _scrub_item(connection, dataset, row, empty)
                 results += _scrub_runs(connection, dataset, row)
             reached += len(found)

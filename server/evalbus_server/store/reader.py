@@ -126,6 +126,15 @@ class Reader:
         """
         return datasets.last_position(self._connection, datasets.number(self._connection, name), version)
 
+    def own_scorers(self, name: str, version: int, *, after: int, last: int) -> list[tuple[str, tuple[str, ...]]]:
+        """The items behind the position *after*, up to *last*, that name scorers of their own, by id, and whom.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        dataset = datasets.number(self._connection, name)
+        return datasets.own_scorers(self._connection, dataset, version, after=after, last=last)
+
     def run_of_request(self, request_id: str) -> Run | None:
         """The run that a request made, if it has made one."""
         found = self._connection.row("SELECT id FROM run WHERE request_id = ?", (request_id,))

@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 from evalbus_server.errors import Conflict, NotFound, Reason
+from evalbus_server.model.assignment import Assignment
 from evalbus_server.model.event import Fact, LimitsChanged, StateChanged
 from evalbus_server.model.run import (
     Counts,
@@ -34,7 +35,8 @@ _COLUMNS = """
     r.n, r.id, r.request_id, r.name, r.created_at, r.patterns, r.items, r.last_position, r.epochs, r.tags, r.score_keys,
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
-    v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source), p.limits
+    v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source), p.limits,
+    r.assignment
 """
 _FROM = """
     FROM run r CROSS JOIN progress p ON p.run = r.n CROSS JOIN dataset d ON d.n = r.dataset
@@ -51,7 +53,7 @@ _CONDITIONS = {
 _INSERT_RUN = rows.insert(
     "run",
     "id, request_id, name, created_at, dataset, dataset_version, patterns, items, last_position, epochs, tags,"
-    " score_keys, plugins, digest, experiment, source, outputs",
+    " score_keys, plugins, digest, experiment, assignment, source, outputs",
 )
 _INSERT_PROGRESS = rows.insert(
     "progress",
@@ -299,6 +301,7 @@ def _run_row(run: Run, dataset: int) -> Row:
         dumps([astuple(plugin) for plugin in run.plugins]),
         run.digest,
         run.experiment_json,
+        None if run.assignment is None else dumps(_assignment_document(run.assignment)),
     )
 
 
@@ -331,7 +334,16 @@ def _read(row: Row) -> Run:
         plugins=tuple(PluginIdentity(*plugin) for plugin in loads(row[31])),
         source=row[32] or "",
         limits_json=row[33] or "",
+        assignment=None if row[34] is None else _read_assignment(loads(row[34])),
     )
+
+
+def _assignment_document(assignment: Assignment) -> dict[str, Any]:
+    return {"names": assignment.names, "default": assignment.default, "builtins": assignment.builtins}
+
+
+def _read_assignment(document: dict[str, Any]) -> Assignment:
+    return Assignment(tuple(document["names"]), tuple(document["default"]), tuple(document["builtins"]))
 
 
 def _key_document(key: ScoreKey) -> dict[str, Any]:

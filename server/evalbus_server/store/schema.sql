@@ -22,7 +22,8 @@ CREATE TABLE dataset (
   description TEXT NOT NULL DEFAULT '',
   metadata TEXT,            -- a JSON object
   input_schema TEXT,        -- JSON Schema that each input must fit
-  expected_schema TEXT
+  expected_schema TEXT,
+  scorers TEXT              -- JSON: who judges items that name none of their own
 ) STRICT;
 
 CREATE TABLE dataset_version (
@@ -84,6 +85,7 @@ CREATE TABLE run (
   digest TEXT NOT NULL,
   experiment TEXT NOT NULL, -- JSON
   source INTEGER REFERENCES run,  -- whose outputs are scored here anew; NULL: it has its own
+  assignment TEXT,          -- JSON: how scorers are told from items; NULL: all of them judge every trial
   outputs INTEGER,          -- in which run these are stored: the source, or where those of the source are; NULL: here
   FOREIGN KEY (dataset, dataset_version) REFERENCES dataset_version (dataset, version)
 ) STRICT;

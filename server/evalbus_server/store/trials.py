@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from evalbus import Usage
+from evalbus_server.model.assignment import Assigned
 from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem, position_of
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.datasets import AS_OF
-from evalbus_server.store.documents import dumps
+from evalbus_server.store.documents import dumps, loads
 from evalbus_server.store.runs import OfRun
 
 _ITEM = rows.qualified("i", rows.ITEM)
+_NOBODY = Assigned(0)
 _LAST_N = (1 << rows.RUN_BITS) - 1
 
 _AT_ONCE = 4_096
@@ -44,9 +46,13 @@ PAGE_OF_OUTPUTS = f"""
     FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
 """
 PAGE_OF_UNJUDGED = f"""
-    SELECT o.id, o.trial, ({_RESULT} AND NOT {_MARKED.format("= -1")}) OR {_MARKED.format(">= 0")}
-        OR (SELECT count(*) FROM score s WHERE s.run = :run AND s.trial = o.trial) < :keys
+    SELECT o.id, o.trial, ({_RESULT} AND NOT {_MARKED.format("= -1")}) OR {_MARKED.format(">= 0")},
+        (SELECT count(*) FROM score s WHERE s.run = :run AND s.trial = o.trial)
     FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
+"""
+OWN_SCORERS = f"""
+    SELECT j.value, json_extract(i.detail, '$.scorers') FROM json_each(:trials) j
+    CROSS JOIN item i ON i.dataset = :dataset AND i.position = j.value & 4294967295 AND {AS_OF}
 """
 OUTPUTS_WITH_ITEMS = f"""
     SELECT o.id, o.trial, o.attempts, {_ITEM}, {rows.qualified("o", rows.OUTPUT)}
@@ -100,14 +106,16 @@ def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tu
         PAGE_OF_OUTPUTS.format(keys=keys),
         {"run": of.number, "after": base + after, "end": base + _LAST_N + 1, "limit": limit},
     )
-    return _found(of, page, base) if page else ([], after)
+    return _found(of, _assigned_to(of, page, scorer), base) if page else ([], after)
 
 
 def unjudged(of: OfRun, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
     """The same for outputs that have all their scores, and no result: whoever stored the scores did not come further."""
     base = of.outputs << rows.RUN_BITS
     place = {"run": of.number, "after": base + after, "end": base + _LAST_N + 1, "limit": limit}
-    page = of.connection.rows(PAGE_OF_UNJUDGED, {**place, "keys": len(of.run.score_keys)})
+    page = of.connection.rows(PAGE_OF_UNJUDGED, place)
+    expected = expected_scores(of, [trial for _, trial, done, _ in page if not done])
+    page = [(id, trial, done or scores < expected(trial)) for id, trial, done, scores in page]
     return _found(of, page, base) if page else ([], after)
 
 
@@ -127,6 +135,43 @@ def matching(patterns: Sequence[str]) -> Callable[[str], bool] | None:
     if not patterns:
         return None
     return lambda id: any(fnmatchcase(id, pattern) for pattern in patterns)
+
+
+def assigned(of: OfRun, trial_ids: Sequence[int]) -> dict[int, Assigned]:
+    """Who judges each of some trials, in a run that leaves it to its items."""
+    assignment = of.run.assignment
+    assert assignment is not None
+    place = {"trials": dumps(list(trial_ids)), "dataset": of.dataset, "version": of.run.dataset.version}
+    return {
+        trial_id: assignment.of(None if names is None else loads(names))
+        for trial_id, names in of.connection.rows(OWN_SCORERS, place)
+    }
+
+
+def expected_scores(of: OfRun, trial_ids: Sequence[int]) -> Callable[[int], int]:
+    """How many scores a trial has when nobody is missing."""
+    if of.run.assignment is None:
+        every = len(of.run.score_keys)
+        return lambda _: every
+    found = assigned(of, trial_ids)
+
+    def count(trial_id: int) -> int:
+        scorers, unknown = found.get(trial_id, _NOBODY)
+        return 0 if unknown else sum(scorers >> key.scorer & 1 for key in of.run.score_keys)
+
+    return count
+
+
+def _assigned_to(of: OfRun, page: list[Row], scorer: int) -> list[Row]:
+    """The page, in which outputs that are not for the scorer to judge count as done."""
+    if of.run.assignment is None:
+        return page
+    who = assigned(of, [trial for _, trial, done in page if not done])
+    return [(id, trial, done or not _judges(who.get(trial, _NOBODY), scorer)) for id, trial, done in page]
+
+
+def _judges(who: Assigned, scorer: int) -> bool:
+    return not who.unknown and bool(who.scorers >> scorer & 1)
 
 
 def _found(of: OfRun, page: list[Row], base: int) -> tuple[list[tuple[int, OpenTrial]], int]:
@@ -159,9 +204,10 @@ def _add_scores(of: OfRun, trials: dict[int, OpenTrial]) -> None:
     if not trials:
         return
     of_trials = {"run": of.number, "trials": dumps(list(trials))}
-    scorers = {key.scorer for key in of.run.score_keys}
+    assignment = of.run.assignment
+    everybody = sum(1 << scorer for scorer in {key.scorer for key in of.run.score_keys})
     for trial in trials.values():
-        trial.waiting = sum(1 << scorer for scorer in scorers)
+        trial.waiting = everybody if assignment is None else assignment.of(trial.item.scorers).scorers
     marks = set(of.connection.rows(MARKS_OF_TRIALS, of_trials))
     for trial_id, *columns in of.connection.rows(SCORES_OF_TRIALS, of_trials):
         key, stored = rows.read_score(tuple(columns))

@@ -43,6 +43,7 @@ def info_to_proto(info: DatasetInfo) -> dataset_pb2.Dataset:
     message.info.metadata = info.metadata_json
     message.info.input_schema = info.input_schema
     message.info.expected_schema = info.expected_schema
+    message.info.scorers.extend(info.scorers)
     return message
 
 
@@ -57,6 +58,7 @@ def change_from_proto(message: dataset_pb2.DatasetInfoChange) -> InfoChange:
         message.metadata if message.HasField("metadata") else None,
         message.input_schema if message.HasField("input_schema") else None,
         message.expected_schema if message.HasField("expected_schema") else None,
+        tuple(message.scorers.names) if message.HasField("scorers") else None,
     )
     for name, text, longest in (
         ("description", change.description, LONGEST_DESCRIPTION),

@@ -32,6 +32,8 @@ LARGEST_INLINE = 1 << 20
 
 Document = dict[str, Any]
 
+_SCORERS_FROM = {"run": pb.SCORERS_FROM_RUN, "items": pb.SCORERS_FROM_ITEMS}
+
 # --- to messages ------------------------------------------------------------------------------------------------
 
 
@@ -46,6 +48,7 @@ def experiment_to_proto(experiment: Experiment, items: Sequence[Item] = ()) -> p
         description=experiment.description,
         dataset=selection_to_proto(experiment.dataset, items),
         scorers=[_scorer_to_proto(scorer) for scorer in experiment.scorers],
+        scorers_from=_SCORERS_FROM[experiment.scorers_from],
         epochs=pb.Epochs(count=experiment.epochs.count, reducer=experiment.epochs.reducer),
         limits=_limits_to_proto(experiment.limits),
         criteria=[criterion_to_proto(criterion) for criterion in experiment.criteria],
@@ -64,6 +67,8 @@ def selection_to_proto(dataset: DatasetUse, items: Sequence[Item] = ()) -> pb.Da
         Invalid: as `experiment_to_proto`.
     """
     message = pb.DatasetSelection(items=dataset.items, limit=dataset.limit)
+    if dataset.scorers is not None:
+        message.scorers.CopyFrom(item_pb2.ScorerNames(names=dataset.scorers))
     if dataset.source == "stored":
         message.stored.CopyFrom(pb.DatasetRef(name=dataset.name or "", version=dataset.version))
     elif dataset.source == "records":
@@ -188,6 +193,7 @@ def experiment_from_proto(message: pb.Experiment) -> tuple[Experiment, tuple[Ite
         "dataset": dataset,
         "target": _plugin_from_proto(message.target, "target") if message.HasField("target") else None,
         "scorers": [_scorer_from_proto(scorer, f"scorers[{index}]") for index, scorer in enumerate(message.scorers)],
+        "scorers_from": _scorers_from(message),
         "epochs": _set_fields(message.epochs, "reducer") | {"count": message.epochs.count}
         if message.HasField("epochs")
         else {},
@@ -199,11 +205,18 @@ def experiment_from_proto(message: pb.Experiment) -> tuple[Experiment, tuple[Ite
     return Experiment.parse(document), items
 
 
+def _scorers_from(message: pb.Experiment) -> str:
+    by_number = {number: word for word, number in _SCORERS_FROM.items()}
+    return by_number.get(message.scorers_from, "run" if message.scorers else "items")
+
+
 def _dataset_from_proto(message: pb.Experiment) -> tuple[Document | None, tuple[Item, ...]]:
     if not message.HasField("dataset"):
         raise _invalid("dataset", "missing")
     selection = message.dataset
     document: Document = {"items": list(selection.items)} | _set_fields(selection, "limit")
+    if selection.HasField("scorers"):
+        document["scorers"] = list(selection.scorers.names)
     items: tuple[Item, ...] = ()
     match selection.WhichOneof("source"):
         case "stored":

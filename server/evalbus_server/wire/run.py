@@ -43,7 +43,7 @@ class Planned(Protocol):
     @property
     def has_target(self) -> bool: ...
     @property
-    def scorers(self) -> int: ...
+    def scorer_calls(self) -> int: ...
 
 
 def plan_to_proto(plan: Planned) -> run_pb2.Plan:
@@ -53,7 +53,7 @@ def plan_to_proto(plan: Planned) -> run_pb2.Plan:
         epochs=plan.epochs,
         trials=plan.trials,
         target_calls=plan.trials if plan.has_target else 0,
-        scorer_calls=plan.trials * plan.scorers,
+        scorer_calls=plan.scorer_calls,
         plugins=[plugin_info_to_proto(info) for info in plan.plugins],
         scores=[key.key for key in plan.keys],
     )

@@ -325,6 +325,7 @@ class DatasetInfo(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     EXPECTED_SCHEMA_FIELD_NUMBER: _builtins.int
+    SCORERS_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """What it is, for people: up to 10,000 characters."""
     metadata: _builtins.str
@@ -335,6 +336,10 @@ class DatasetInfo(_message.Message):
     """
     expected_schema: _builtins.str
     """The same for expected answers."""
+    @_builtins.property
+    def scorers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scorers of items that name none of their own, in runs whose experiment leaves it to the items. Empty means none."""
+
     def __init__(
         self,
         *,
@@ -342,10 +347,11 @@ class DatasetInfo(_message.Message):
         metadata: _builtins.str = ...,
         input_schema: _builtins.str = ...,
         expected_schema: _builtins.str = ...,
+        scorers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata", "scorers", b"scorers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -361,6 +367,7 @@ class DatasetInfoChange(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     EXPECTED_SCHEMA_FIELD_NUMBER: _builtins.int
+    SCORERS_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """What it is."""
     metadata: _builtins.str
@@ -369,6 +376,10 @@ class DatasetInfoChange(_message.Message):
     """JSON Schema of inputs."""
     expected_schema: _builtins.str
     """JSON Schema of expected answers."""
+    @_builtins.property
+    def scorers(self) -> _item_pb2.ScorerNames:
+        """The scorers of items that name none of their own, at most 100."""
+
     def __init__(
         self,
         *,
@@ -376,10 +387,11 @@ class DatasetInfoChange(_message.Message):
         metadata: _builtins.str | None = ...,
         input_schema: _builtins.str | None = ...,
         expected_schema: _builtins.str | None = ...,
+        scorers: _item_pb2.ScorerNames | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "_scorers", b"_scorers", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata", "scorers", b"scorers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expected_schema", b"_expected_schema", "_input_schema", b"_input_schema", "_metadata", b"_metadata", "_scorers", b"_scorers", "description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata", "scorers", b"scorers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
     _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
@@ -389,6 +401,8 @@ class DatasetInfoChange(_message.Message):
     _WhichOneofArgType__input_schema: _TypeAlias = _typing.Literal["_input_schema", b"_input_schema"]  # noqa: Y015
     _WhichOneofReturnType__metadata: _TypeAlias = _typing.Literal["metadata"]  # noqa: Y015
     _WhichOneofArgType__metadata: _TypeAlias = _typing.Literal["_metadata", b"_metadata"]  # noqa: Y015
+    _WhichOneofReturnType__scorers: _TypeAlias = _typing.Literal["scorers"]  # noqa: Y015
+    _WhichOneofArgType__scorers: _TypeAlias = _typing.Literal["_scorers", b"_scorers"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
     @_typing.overload
@@ -397,6 +411,8 @@ class DatasetInfoChange(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__input_schema) -> _WhichOneofReturnType__input_schema | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metadata) -> _WhichOneofReturnType__metadata | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scorers) -> _WhichOneofReturnType__scorers | None: ...
 
 Global___DatasetInfoChange: _TypeAlias = DatasetInfoChange  # noqa: Y015
 

@@ -22,6 +22,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ScorersFrom:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ScorersFromEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScorersFrom.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCORERS_FROM_UNSPECIFIED: _ScorersFrom.ValueType  # 0
+    """Not said; read as RUN if the experiment has scorers, else as ITEMS."""
+    SCORERS_FROM_RUN: _ScorersFrom.ValueType  # 1
+    """The experiment: its scorers judge every trial, whatever items and dataset name. Without any, nobody judges."""
+    SCORERS_FROM_ITEMS: _ScorersFrom.ValueType  # 2
+    """The item, else the dataset, by name: a scorer of the experiment, else a builtin with its default settings. An item that
+    names an unknown one is ERRORED (SCORER_UNKNOWN) and not asked; a dataset that does refuses the run.
+    """
+
+class ScorersFrom(_ScorersFrom, metaclass=_ScorersFromEnumTypeWrapper):
+    """Who says which scorers judge a trial. The sets are never merged."""
+
+SCORERS_FROM_UNSPECIFIED: ScorersFrom.ValueType  # 0
+"""Not said; read as RUN if the experiment has scorers, else as ITEMS."""
+SCORERS_FROM_RUN: ScorersFrom.ValueType  # 1
+"""The experiment: its scorers judge every trial, whatever items and dataset name. Without any, nobody judges."""
+SCORERS_FROM_ITEMS: ScorersFrom.ValueType  # 2
+"""The item, else the dataset, by name: a scorer of the experiment, else a builtin with its default settings. An item that
+names an unknown one is ERRORED (SCORER_UNKNOWN) and not asked; a dataset that does refuses the run.
+"""
+Global___ScorersFrom: _TypeAlias = ScorersFrom  # noqa: Y015
+
 class _Severity:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -59,6 +87,7 @@ class Experiment(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     SCORERS_FIELD_NUMBER: _builtins.int
+    SCORERS_FROM_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     CRITERIA_FIELD_NUMBER: _builtins.int
@@ -68,6 +97,8 @@ class Experiment(_message.Message):
     """For people and for lists: 1 to 200 characters, no control characters."""
     description: _builtins.str
     """One or two sentences for people."""
+    scorers_from: Global___ScorersFrom.ValueType
+    """Whether these judge every trial, or each item has its own."""
     metadata: _builtins.str
     """A JSON object; empty means none."""
     @_builtins.property
@@ -106,6 +137,7 @@ class Experiment(_message.Message):
         dataset: Global___DatasetSelection | None = ...,
         target: Global___PluginUse | None = ...,
         scorers: _abc.Iterable[Global___ScorerUse] | None = ...,
+        scorers_from: Global___ScorersFrom.ValueType = ...,
         epochs: Global___Epochs | None = ...,
         limits: Global___Limits | None = ...,
         criteria: _abc.Iterable[Global___Criterion] | None = ...,
@@ -114,7 +146,7 @@ class Experiment(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_limits", b"_limits", "_target", b"_target", "dataset", b"dataset", "epochs", b"epochs", "limits", b"limits", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_limits", b"_limits", "_target", b"_target", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "tags", b"tags", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_limits", b"_limits", "_target", b"_target", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "scorers_from", b"scorers_from", "tags", b"tags", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__epochs: _TypeAlias = _typing.Literal["epochs"]  # noqa: Y015
     _WhichOneofArgType__epochs: _TypeAlias = _typing.Literal["_epochs", b"_epochs"]  # noqa: Y015
@@ -141,6 +173,7 @@ class DatasetSelection(_message.Message):
     INLINE_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    SCORERS_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
     """Take at most this many of them, from the first. Absent means all."""
     @_builtins.property
@@ -157,6 +190,10 @@ class DatasetSelection(_message.Message):
         is). Empty means all.
         """
 
+    @_builtins.property
+    def scorers(self) -> _item_pb2.ScorerNames:
+        """Where each item has its own scorers: those of items that name none. Absent means those of the stored dataset."""
+
     def __init__(
         self,
         *,
@@ -164,17 +201,22 @@ class DatasetSelection(_message.Message):
         inline: Global___InlineItems | None = ...,
         items: _abc.Iterable[_builtins.str] | None = ...,
         limit: _builtins.int | None = ...,
+        scorers: _item_pb2.ScorerNames | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "inline", b"inline", "limit", b"limit", "source", b"source", "stored", b"stored"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "inline", b"inline", "limit", b"limit", "scorers", b"scorers", "source", b"source", "stored", b"stored"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "inline", b"inline", "items", b"items", "limit", b"limit", "source", b"source", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "inline", b"inline", "items", b"items", "limit", b"limit", "scorers", b"scorers", "source", b"source", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    _WhichOneofReturnType__scorers: _TypeAlias = _typing.Literal["scorers"]  # noqa: Y015
+    _WhichOneofArgType__scorers: _TypeAlias = _typing.Literal["_scorers", b"_scorers"]  # noqa: Y015
     _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["stored", "inline"]  # noqa: Y015
     _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scorers) -> _WhichOneofReturnType__scorers | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
 

@@ -74,8 +74,8 @@ class Item(_message.Message):
 
     @_builtins.property
     def scorers(self) -> Global___ScorerNames:
-        """The scorers of this item. Absent means that the dataset or the run decides; present and empty
-        means none.
+        """The scorers of this item, where the experiment leaves it to the items (`ScorersFrom`). Absent means those of the
+        dataset; present and empty means none.
         """
 
     @_builtins.property

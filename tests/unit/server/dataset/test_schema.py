@@ -23,7 +23,7 @@ SCHEMA = {
 
 def faults(item: Item, input: object = None, expected: object = None) -> list[Fault]:
     texts = ["" if schema is None else checked_schema(json.dumps(schema), "x") for schema in (input, expected)]
-    check = checker(DatasetInfo(LATEST, "", "", *texts))
+    check = checker(DatasetInfo(LATEST, input_schema=texts[0], expected_schema=texts[1]))
     assert check is not None
     return check([item])
 

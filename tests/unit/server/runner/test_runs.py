@@ -46,7 +46,9 @@ class Desk:
             "scorers": scorers,
             **more,
         }
-        return Experiment.parse(document)
+        return Experiment.parse(
+            {key: value for key, value in document.items() if key != "scorers" or value is not None}
+        )
 
     async def run(self, plugins: dict[str, Any], **more: Any) -> Run:
         run = await self.runs.start(self.experiment(plugins, **more), given=plugins)

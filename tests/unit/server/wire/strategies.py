@@ -103,7 +103,12 @@ EXPERIMENTS = _joined(
             "name": NAME,
             "dataset": _joined(
                 st.fixed_dictionaries({"name": NAME}),
-                _optional(version=st.integers(1, 2**63 - 1), items=st.lists(TEXT, max_size=3), limit=st.integers(1, 9)),
+                _optional(
+                    version=st.integers(1, 2**63 - 1),
+                    items=st.lists(TEXT, max_size=3),
+                    limit=st.integers(1, 9),
+                    scorers=st.lists(NAME, max_size=3),
+                ),
             ),
         }
     ),
@@ -111,6 +116,7 @@ EXPERIMENTS = _joined(
         description=TEXT,
         target=st.none() | PLUGIN,
         scorers=st.lists(SCORER, max_size=3),
+        scorers_from=st.sampled_from(["run", "items"]),
         epochs=st.integers(1, 10_000) | st.just({"count": 3, "reducer": "pass_at(3)"}),
         limits=LIMITS,
         criteria=st.lists(CRITERION, max_size=3),

@@ -173,7 +173,7 @@ class Plan:
     )
     keys: tuple[ScoreKey, ...] = RUN.score_keys
     has_target: bool = True
-    scorers: int = 2
+    scorer_calls: int = 60
 
 
 def test_a_plan_says_how_many_calls_there_will_be():
