@@ -20,7 +20,8 @@ from evalbus_server.cli.database import Database
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import ExitCode
-from evalbus_server.cli.reading import Place
+from evalbus_server.cli.files import NO_FILES, Files
+from evalbus_server.cli.reading import Place, write_files
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.cli.running import Interrupts, follow
 from evalbus_server.errors import Invalid, Reason
@@ -40,7 +41,9 @@ Begin: TypeAlias = Callable[[App, Run], Awaitable[Run]]
 # --- going on ---------------------------------------------------------------------------------------------------
 
 
-def resume(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool) -> int:
+def resume(  # noqa: PLR0913  # each is an option
+    run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool, files: Files = NO_FILES
+) -> int:
     """Go on with a run, here or at a server; the exit code says how it went."""
     if place.server is None:
         return carried(
@@ -48,16 +51,19 @@ def resume(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, de
             place,
             lambda app, run: app.runs.resume(run.id, accept_changed=accept_changed),
             as_json=as_json,
+            files=files,
         )
 
     async def begin(server: Remote) -> Run:
         run = await server.run(run_id)
         return await server.resume(run.id, accept_changed=accept_changed)
 
-    return remote.carried(place, begin, as_json=as_json, detach=detach)
+    return remote.carried(place, begin, as_json=as_json, detach=detach, files=files)
 
 
-def retry(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool) -> int:
+def retry(  # noqa: PLR0913  # each is an option
+    run_id: str, place: Place, *, accept_changed: bool, as_json: bool, detach: bool, files: Files = NO_FILES
+) -> int:
     """Ask again what is ERRORED in a run, here or at a server; the exit code says how it went."""
     if place.server is None:
         return carried(
@@ -65,13 +71,14 @@ def retry(run_id: str, place: Place, *, accept_changed: bool, as_json: bool, det
             place,
             lambda app, run: app.runs.retry(run.id, accept_changed=accept_changed),
             as_json=as_json,
+            files=files,
         )
 
     async def begin(server: Remote) -> Run:
         run = await server.run(run_id)
         return await server.retry(run.id, accept_changed=accept_changed)
 
-    return remote.carried(place, begin, as_json=as_json, detach=detach)
+    return remote.carried(place, begin, as_json=as_json, detach=detach, files=files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +103,27 @@ class Rescoring:
         return rescoring(run, load(self.file, (stored, "target=none", *self.overrides), self.tags))
 
 
-def rescore(run_id: str, place: Place, how: Rescoring, *, as_json: bool, detach: bool) -> int:
+def rescore(  # noqa: PLR0913  # each is an option
+    run_id: str, place: Place, how: Rescoring, *, as_json: bool, detach: bool, files: Files = NO_FILES
+) -> int:
     """Score the outputs of a run anew, here or at a server; the exit code says how it went."""
     if place.server is None:
-        return carried(run_id, place, lambda app, run: app.runs.rescore(run.id, how.experiment(run)), as_json=as_json)
+        return carried(
+            run_id,
+            place,
+            lambda app, run: app.runs.rescore(run.id, how.experiment(run)),
+            as_json=as_json,
+            files=files,
+        )
 
     async def begin(server: Remote) -> Run:
         run = await server.run(run_id)
         return await server.rescore(run.id, how.experiment(run))
 
-    return remote.carried(place, begin, as_json=as_json, detach=detach)
+    return remote.carried(place, begin, as_json=as_json, detach=detach, files=files)
 
 
-def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool) -> int:
+def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool, files: Files = NO_FILES) -> int:
     """Carry a run out in this process; the exit code says how it went."""
     logs.set_up("warning")
     path = database_path(place.db, os.environ)
@@ -121,6 +136,7 @@ def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool) -> int:
                 async with Interrupts(app.runs, begun, display):
                     await follow(app.runs, begun, display)
             summary = await app.runs.summary(begun.id)
+        await write_files(files, place, summary)
         return conclude(summary, place.options, as_json=as_json)
 
     return asyncio.run(work())

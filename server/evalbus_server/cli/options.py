@@ -20,6 +20,14 @@ Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set a value of the file, as in limits.retries=0. Repeatable."),
 ]
+Junit: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="F", help="Write the trials and the verdict there as JUnit XML."),
+]
+Markdown: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="F", help="Write a summary there as Markdown."),
+]
 RunId: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the beginning of it, or `latest`.")]
 Server: TypeAlias = Annotated[
     str | None,

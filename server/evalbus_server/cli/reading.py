@@ -25,6 +25,7 @@ from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude, present
 from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
+from evalbus_server.cli.files import NO_FILES, Files
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
 from evalbus_server.errors import Reason
 from evalbus_server.model.event import Event
@@ -120,6 +121,13 @@ def read(place: Place, work: Callable[[Source], Awaitable[T_]]) -> T_:
     return asyncio.run(opened())
 
 
+async def write_files(files: Files, place: Place, summary: Summary) -> None:
+    """Write files about a run, with a reader of their own."""
+    if files:
+        async with place.open() as source:
+            await files.write(source, summary)
+
+
 # --- list and show ----------------------------------------------------------------------------------------------
 
 
@@ -166,11 +174,12 @@ async def show(source: Source, run_id: str, place: Place, *, as_json: bool) -> N
 # --- watch ------------------------------------------------------------------------------------------------------
 
 
-async def watch(source: Source, run_id: str, place: Place, *, as_json: bool) -> int:
+async def watch(source: Source, run_id: str, place: Place, *, as_json: bool, files: Files = NO_FILES) -> int:
     """Follow a run to its end: as events, one a line, or as a display and a report."""
     run = await source.run(run_id)
     await follow_to_the_end(source, run, events=as_json)
     summary = await numbers_at_the_end(source, run, place)
+    await files.write(source, summary)
     return conclude(summary, place.options, as_json=as_json, own=False, silent=as_json)
 
 

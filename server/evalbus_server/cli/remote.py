@@ -10,6 +10,7 @@ from evalbus_server import logs
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import Ending, ExitCode
+from evalbus_server.cli.files import NO_FILES, Files
 from evalbus_server.cli.reading import Place, follow_to_the_end, numbers_at_the_end
 from evalbus_server.cli.report import print_json
 from evalbus_server.cli.running import Asked, print_plan
@@ -21,10 +22,19 @@ from evalbus_server.wire.jsonform import run_document
 def run(asked: Asked, place: Place, *, detach: bool) -> int:
     """Start a run at a server, and watch it unless *detach*. Ctrl-C stops the watching only."""
     experiment = asked.experiment
-    return carried(place, lambda server: server.start(experiment), as_json=asked.as_json, detach=detach)
+    return carried(
+        place, lambda server: server.start(experiment), as_json=asked.as_json, detach=detach, files=asked.files
+    )
 
 
-def carried(place: Place, begin: Callable[[Remote], Awaitable[Run]], *, as_json: bool, detach: bool) -> int:
+def carried(
+    place: Place,
+    begin: Callable[[Remote], Awaitable[Run]],
+    *,
+    as_json: bool,
+    detach: bool,
+    files: Files = NO_FILES,
+) -> int:
     """Let a server *begin* to work on a run, and watch it unless *detach*. Ctrl-C stops the watching only."""
     logs.set_up("warning")
     begun: list[Run] = []
@@ -41,6 +51,7 @@ def carried(place: Place, begin: Callable[[Remote], Awaitable[Run]], *, as_json:
                 return ExitCode.PASS
             await follow_to_the_end(server, run, events=False)
             summary = await numbers_at_the_end(server, run, place)
+            await files.write(server, summary)
         return conclude(summary, place.options, as_json=as_json, own=False)
 
     try:

@@ -61,7 +61,7 @@ def reason_of(document: Document) -> str:
         return ""
     decisive = [each for each in document["criteria"] if each["severity"] == "error" and each["outcome"] == verdict]
     if decisive:
-        told = "; ".join(_named(each) for each in decisive)
+        told = "; ".join(named_criterion(each) for each in decisive)
     elif verdict == "FAIL":
         told = f"{_of_trials(counts['failed'], counts)} missed a threshold"
     elif counts["errored"]:
@@ -75,7 +75,8 @@ def _of_trials(some: int, counts: Mapping[str, int]) -> str:
     return f"{count(some)} of {count(counts['planned'])} trials"
 
 
-def _named(criterion: Document) -> str:
+def named_criterion(criterion: Document) -> str:
+    """What a criterion asked for and what it found, after its label if it has one."""
     label, explanation = criterion.get("label"), criterion.get("explanation") or _condition(criterion)
     return f"{label}: {explanation}" if label else str(explanation)
 
@@ -113,7 +114,7 @@ def _criteria(criteria: Sequence[Document]) -> Table | None:
         style = STYLES.get(outcome, "") if each["severity"] == "error" else "yellow" if outcome != "PASS" else "green"
         name = each.get("label") or _subject(each)
         table.add_row(
-            Text(plain(name)), number(each["value"]), Text(_wanted(each)), Text(outcome, style), Text(note, "dim")
+            Text(plain(name)), number(each["value"]), Text(wanted_by(each)), Text(outcome, style), Text(note, "dim")
         )
     return table
 
@@ -183,7 +184,8 @@ def _subject(criterion: Document) -> str:
     return f"{criterion['metric']} of {scorer}" if scorer else str(criterion["metric"])
 
 
-def _wanted(criterion: Document) -> str:
+def wanted_by(criterion: Document) -> str:
+    """The bounds of a criterion."""
     bounds = [
         f"{sign} {criterion[key]:g}" for key, sign in (("min", "≥"), ("max", "≤")) if criterion.get(key) is not None
     ]
@@ -193,4 +195,4 @@ def _wanted(criterion: Document) -> str:
 
 
 def _condition(criterion: Document) -> str:
-    return f"{_subject(criterion)} is {number(criterion['value'])}, wanted {_wanted(criterion)}"
+    return f"{_subject(criterion)} is {number(criterion['value'])}, wanted {wanted_by(criterion)}"

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from evalbus_server.cli.options import Db, Detach, Json, Overrides, Server, Tags, one_place
+from evalbus_server.cli.files import wanted_files
+from evalbus_server.cli.options import Db, Detach, Json, Junit, Markdown, Overrides, Server, Tags, one_place
 
 
 def run(  # noqa: PLR0913  # each is an option
@@ -25,6 +26,8 @@ def run(  # noqa: PLR0913  # each is an option
     db: Db = None,
     server: Server = None,
     detach: Detach = False,
+    junit: Junit = None,
+    markdown: Markdown = None,
     as_json: Json = False,
 ) -> int:
     """Run an experiment and show its numbers and verdict.
@@ -32,6 +35,7 @@ def run(  # noqa: PLR0913  # each is an option
     Ctrl-C lets trials in flight finish for 10 s; what has a result stays stored. Ctrl-C again leaves at once.
     """
     _refuse_contradictions(db, server, detach, dry_run)
+    files = wanted_files(junit, markdown, detach=detach, dry_run=dry_run)
     from evalbus_server.cli import running
     from evalbus_server.settings import database_path
 
@@ -42,6 +46,7 @@ def run(  # noqa: PLR0913  # each is an option
         tags=tuple(tag or ()),
         db=database_path(db, os.environ),
         as_json=as_json,
+        files=files,
     )
     if server is None:
         return running.plan(asked) if dry_run else running.run(asked)

@@ -16,7 +16,8 @@ from evalbus_server.app import embedded, items_of, planning
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import ExitCode
-from evalbus_server.cli.reading import Place
+from evalbus_server.cli.files import NO_FILES, Files
+from evalbus_server.cli.reading import Place, write_files
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
@@ -38,6 +39,7 @@ class Asked:
     tags: tuple[str, ...]
     db: Path
     as_json: bool
+    files: Files = NO_FILES
 
     @property
     def experiment(self) -> Experiment:
@@ -59,7 +61,9 @@ async def _run(asked: Asked) -> int:
             async with Interrupts(app.runs, started, display):
                 await follow(app.runs, started, display)
         summary = await app.runs.summary(started.id)
-    return conclude(summary, Place(asked.db, None).options, as_json=asked.as_json)
+    place = Place(asked.db, None)
+    await write_files(asked.files, place, summary)
+    return conclude(summary, place.options, as_json=asked.as_json)
 
 
 async def follow(runs: Runs, run: Run, display: Display) -> None:

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evalbus_server.cli.options import AcceptChanged, Db, Detach, Json, Overrides, RunId, Server, Tags, one_place
+from evalbus_server.cli.files import wanted_files
+from evalbus_server.cli.options import (
+    AcceptChanged,
+    Db,
+    Detach,
+    Json,
+    Junit,
+    Markdown,
+    Overrides,
+    RunId,
+    Server,
+    Tags,
+    one_place,
+)
 
 if TYPE_CHECKING:
     from evalbus_server.cli.reading import Place
@@ -67,10 +80,12 @@ def show(run: RunId, db: Db = None, server: Server = None, as_json: Json = False
 
 
 @app.command()
-def watch(
+def watch(  # noqa: PLR0913  # each is an option
     run: RunId,
     db: Db = None,
     server: Server = None,
+    junit: Junit = None,
+    markdown: Markdown = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, as JSON.")] = False,
 ) -> int:
     """Follow a run to its end, live or later.
@@ -78,10 +93,11 @@ def watch(
     Ends with the code of the verdict. Ctrl-C stops the watching only.
     """
     one_place(db, server)
+    files = wanted_files(junit, markdown)
     from evalbus_server.cli import reading
 
     place = reading.Place(db, server)
-    return reading.read(place, lambda source: reading.watch(source, run, place, as_json=as_json))
+    return reading.read(place, lambda source: reading.watch(source, run, place, as_json=as_json, files=files))
 
 
 @app.command()
@@ -111,6 +127,8 @@ def resume(  # noqa: PLR0913  # each is an option
     db: Db = None,
     server: Server = None,
     detach: Detach = False,
+    junit: Junit = None,
+    markdown: Markdown = None,
     as_json: Json = False,
 ) -> int:
     """Go on with a run that has halted: only what is missing is done.
@@ -118,9 +136,10 @@ def resume(  # noqa: PLR0913  # each is an option
     It was paused, interrupted, aborted or cancelled. Ends with the code of the verdict, as `evalbus run`.
     """
     place = _place(db, server, detach)
+    files = wanted_files(junit, markdown, detach=detach)
     from evalbus_server.cli import control
 
-    return control.resume(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
+    return control.resume(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach, files=files)
 
 
 @app.command()
@@ -130,6 +149,8 @@ def retry(  # noqa: PLR0913  # each is an option
     db: Db = None,
     server: Server = None,
     detach: Detach = False,
+    junit: Junit = None,
+    markdown: Markdown = None,
     as_json: Json = False,
 ) -> int:
     """Ask again what is ERRORED in a run that is over.
@@ -137,9 +158,10 @@ def retry(  # noqa: PLR0913  # each is an option
     The target is asked where it failed, else the scorers that failed. Ends with the code of the verdict.
     """
     place = _place(db, server, detach)
+    files = wanted_files(junit, markdown, detach=detach)
     from evalbus_server.cli import control
 
-    return control.retry(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach)
+    return control.retry(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach, files=files)
 
 
 @app.command()
@@ -153,6 +175,8 @@ def rescore(  # noqa: PLR0913  # each is an option
     db: Db = None,
     server: Server = None,
     detach: Detach = False,
+    junit: Junit = None,
+    markdown: Markdown = None,
     as_json: Json = False,
 ) -> int:
     """Score the outputs of a finished run anew, in a new run.
@@ -160,12 +184,13 @@ def rescore(  # noqa: PLR0913  # each is an option
     The target is not asked. Ends with the code of the new run's verdict.
     """
     place = _place(db, server, detach)
+    files = wanted_files(junit, markdown, detach=detach)
     if file is None and not overrides:
         raise typer.BadParameter("give an experiment FILE, or what is to be set anew in that of the run with --set")
     from evalbus_server.cli import control
 
     how = control.Rescoring(file, tuple(overrides or ()), tuple(tag or ()))
-    return control.rescore(run, place, how, as_json=as_json, detach=detach)
+    return control.rescore(run, place, how, as_json=as_json, detach=detach, files=files)
 
 
 @app.command()
