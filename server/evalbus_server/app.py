@@ -218,11 +218,12 @@ class Processes:
 
     def place(self, use: PluginUse, environment: Mapping[str, str], experiment: Experiment) -> Place:
         """Where a plugin is that is started by a command; *experiment* is the crew's own."""
-        assert use.command is not None
-        key = (id(experiment), use.command, use.folder, tuple(sorted(environment.items())), use.start_limit)
+        command = use.launched
+        assert command is not None
+        key = (id(experiment), command, use.folder, tuple(sorted(environment.items())), use.start_limit)
         shared = self._running.get(key)
         if shared is None:
-            process = LaunchedProcess(use.command, use.folder, environment, limit=use.start_limit)
+            process = LaunchedProcess(command, use.folder, environment, limit=use.start_limit)
             shared = self._running[key] = SharedProcess(process, experiment)
         return SharedPlace(shared)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from evalbus._adapted import adapter_command, is_adapted
 from evalbus_server.api.listening import Listening
 from evalbus_server.api.rules import Allowed, AllowedCommand
 from evalbus_server.errors import Invalid, Reason
@@ -34,10 +35,14 @@ class _Part(BaseModel):
 
 
 class CommandSettings(_Part):
-    """A command that experiments of callers may have started."""
+    """A command that experiments of callers may have started, or a scorer of another library."""
 
-    command: Annotated[Many[Text], Field(min_length=1)]
+    command: Annotated[Many[Text], Field(min_length=1)] | None = None
     """Program and arguments, exactly as experiments name them."""
+    use: Name | None = None
+    """A scorer of another library, as experiments name it."""
+    python: Text = ""
+    """The interpreter that they name beside it."""
     folder: Text = ""
     """Where it is started, relative to the configuration's folder; what an experiment says does not count."""
     env: Many[Name] = ()
@@ -47,6 +52,21 @@ class CommandSettings(_Part):
     @classmethod
     def _short_form(cls, value: object) -> object:
         return {"command": value} if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.command is None) == (self.use is None):
+            raise ValueError("give command, or use for a scorer of another library")
+        if self.use is not None and not is_adapted(self.use):
+            raise ValueError(f"{self.use!r} needs no process: builtin scorers are for everybody")
+        if self.python and self.use is None:
+            raise ValueError("python goes with use; leave it out")
+        return self
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What is started."""
+        return adapter_command(self.use or "", self.python) if self.command is None else self.command
 
 
 class TlsSettings(_Part):
@@ -138,7 +158,7 @@ class Serving:
         )
         self.allowed = Allowed(
             commands=tuple(
-                AllowedCommand(each.command, str(in_folder(each.folder, str(folder))), frozenset(each.env))
+                AllowedCommand(each.argv, str(in_folder(each.folder, str(folder))), frozenset(each.env))
                 for each in settings.commands
             ),
             environment=frozenset(settings.env),

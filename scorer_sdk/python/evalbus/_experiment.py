@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from evalbus import _json, wire
+from evalbus._adapted import is_adapted
 from evalbus._errors import CallFailed
 from evalbus._item import Item
 from evalbus.v1 import experiment_pb2 as pb
@@ -198,7 +199,7 @@ def _plugin(part: _Part) -> pb.PluginUse:
     message = pb.PluginUse(plugin=part.text("plugin"), settings=part.json("settings"))
     address, command, builtin = part.text("address"), part.texts("command"), part.text("use")
     token, tls, environment = part.text("token"), part.take("tls"), part.take("env") or {}
-    start_limit = part.duration("start_limit")
+    start_limit, python = part.duration("start_limit"), part.text("python")
     if sum(map(bool, (address, command, builtin))) != 1:
         raise part.fault("", "needs exactly one of use, command and address")
     if address:
@@ -212,13 +213,20 @@ def _plugin(part: _Part) -> pb.PluginUse:
             inner.end()
     elif command:
         message.command.argv.extend(command)
-        for name, value in environment.items():
-            message.command.environment.add(name=str(name), value=str(value))
-        if start_limit is not None:
-            message.command.start_limit.CopyFrom(start_limit)
+        _process(message.command, environment, start_limit)
+    elif is_adapted(builtin):
+        message.adapter.use, message.adapter.python = builtin, python
+        _process(message.adapter, environment, start_limit)
     else:
         message.builtin = builtin
     return message
+
+
+def _process(message: pb.Command | pb.Adapter, environment: Mapping[str, Any], start_limit: Duration | None) -> None:
+    for name, value in environment.items():
+        message.environment.add(name=str(name), value=str(value))
+    if start_limit is not None:
+        message.start_limit.CopyFrom(start_limit)
 
 
 def _scorer(part: _Part) -> pb.ScorerUse:

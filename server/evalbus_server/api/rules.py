@@ -9,6 +9,7 @@ from typing import Any
 
 from evalbus_server.errors import Denied, Invalid, Reason
 from evalbus_server.model.experiment import Experiment, PluginUse
+from evalbus_server.runner.crew import not_started
 
 _VARIABLE = re.compile(r"\$\{env:([^{}]+)\}")
 
@@ -53,12 +54,11 @@ class Allowed:
             if name not in self.environment:
                 message = f"{path}: this server keeps its variable {name} to itself; `env` of its configuration lists those it does not"
                 raise Invalid(Reason.EXPERIMENT_INVALID, message, field=path)
-        if use.command is None:
+        if use.launched is None:
             return use
-        found = next((each for each in self.commands if each.argv == use.command), None)
+        found = next((each for each in self.commands if each.argv == use.launched), None)
         if found is None:
-            message = f"{where}.command: this server does not start {' '.join(use.command)!r}; it starts only commands of its own configuration"
-            raise Denied(Reason.COMMAND_NOT_ALLOWED, message, field=f"{where}.command")
+            raise not_started(use, where)
         for name in use.env:
             if name not in found.variables:
                 message = f"{where}.env.{name}: this server lets nobody set it; `commands` of its configuration lists what may be set"

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
+from evalbus._adapted import adapter_command, is_adapted
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.faults import invalid, kind_of, suggestion
 from evalbus_server.model.paths import format_path
@@ -153,7 +154,9 @@ class PluginUse(_Part):
     command: Annotated[Many[Text], Field(min_length=1)] | None = None
     address: Name | None = None
     use: Name | None = None
-    """The name of a builtin or adapter."""
+    """The name of a builtin, or of a scorer of another library: `LIBRARY.NAME`, or `python:MODULE.FUNCTION`."""
+    python: Text = ""
+    """The interpreter for a scorer of another library, relative to the folder; "" for the server's own."""
     plugin: Text = ""
     """Which plugin of that process; "" if it serves just one of the kind."""
     settings: JsonObject = Field(default_factory=dict)
@@ -179,14 +182,31 @@ class PluginUse(_Part):
             raise ValueError("says no way to the plugin; give use, command or address")
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)} exclude each other; keep one")
+        way = ways[0] if self.launched is None else "command"
         for key, needs in (("env", "command"), ("tls", "address"), ("token", "address")):
-            if getattr(self, key) and ways != [needs]:
+            if getattr(self, key) and way != needs:
                 raise ValueError(f"{key} goes with {needs}, not with {ways[0]}; leave it out")
+        if self.python and not is_adapted(self.use):
+            raise ValueError("python goes with a scorer of another library in use; leave it out")
         return self
+
+    @property
+    def launched(self) -> tuple[str, ...] | None:
+        """Program and arguments of what has to be started for it; None if nothing has."""
+        if self.use is not None and is_adapted(self.use):
+            return adapter_command(self.use, self.python)
+        return self.command
 
 
 class TargetUse(PluginUse):
     """The system under test."""
+
+    @field_validator("use")
+    @classmethod
+    def _no_scorer(cls, use: str | None) -> str | None:
+        if is_adapted(use):
+            raise ValueError(f"{use!r} is a scorer, not a target")
+        return use
 
 
 class ScorerUse(PluginUse):

@@ -150,6 +150,8 @@ class LaunchedProcess:
                 await asyncio.wait_for(asyncio.shield(self._reader), 1.0)  # a grandchild may hold the pipe open
         self._ended_as = _how(code)
         hint = " (does it call serve()?)" if code == 0 else ""
+        if "No module named 'evalbus" in self._tail:
+            hint = f"; install evalbus there, as in {self._argv[0]} -m pip install evalbus"
         return f"ended before it answered: {self._ended_as}{hint}{self._quoted_tail()}"
 
     async def end(self) -> None:

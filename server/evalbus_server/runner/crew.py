@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from evalbus import FailureOrigin, PluginInfo, ScorerInfo
+from evalbus._adapted import LIBRARIES
 from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
@@ -175,11 +176,11 @@ class Crew:
     def _make(self, use: PluginUse, where: str) -> Reachable:
         scorer = isinstance(use, ScorerUse)
         definition = None
-        if use.use is not None:
+        if use.use is not None and use.launched is None:
             definition = self._definition(use.use, scorer, where)
-        if use.command is not None and self._means.commands is not None and use.command not in self._means.commands:
-            message = f"{where}.command: this server does not start {' '.join(use.command)!r}; it starts only commands of its own configuration"
-            raise Denied(Reason.COMMAND_NOT_ALLOWED, message, field=f"{where}.command")
+        commands = self._means.commands
+        if use.launched is not None and commands is not None and use.launched not in commands:
+            raise not_started(use, where)
         if use.address is not None:
             _check_address(use.address, where)
         for name, text in {
@@ -206,6 +207,8 @@ class Crew:
         if name not in fitting:
             kind = "scorer" if scorer else "target"
             hint = suggestion(name, sorted(fitting), sorted(fitting))
+            if scorer and "." in name:
+                hint = f"; of another library there is {', '.join(f'{each}.NAME' for each in LIBRARIES)}"
             message = f"{where}.use: there is no builtin {kind} {name!r}{hint}"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.use")
         return fitting[name]
@@ -250,6 +253,13 @@ class Crew:
 
     def _scorer_done(self, index: int, flights: list[Flight]) -> None:
         self.on_scorer(index, flights)
+
+
+def not_started(use: PluginUse, where: str) -> Denied:
+    """Why a server does not start something."""
+    key, words = ("command", " ".join(use.command)) if use.command is not None else ("use", use.use or "")
+    message = f"{where}.{key}: this server does not start {words!r}; it starts only what `commands` of its own configuration lists"
+    return Denied(Reason.COMMAND_NOT_ALLOWED, message, field=f"{where}.{key}")
 
 
 def _rules(limits: Limits, scorer: ScorerUse | None, session: int) -> Rules:

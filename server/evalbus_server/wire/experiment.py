@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from evalbus import ContractBroken, Item, _json
+from evalbus._adapted import is_adapted
 from evalbus.v1 import experiment_pb2 as pb
 from evalbus.v1 import item_pb2
 from evalbus.wire import duration_from_proto, duration_to_proto, fill_item, item_from_proto
@@ -98,13 +99,27 @@ def _plugin_to_proto(use: PluginUse) -> pb.PluginUse:
             pb.Command(
                 argv=use.command,
                 folder=use.folder,
-                environment=[pb.EnvironmentVariable(name=name, value=value) for name, value in use.env.items()],
+                environment=_environment(use),
+                start_limit=duration_to_proto(use.start_limit),
+            )
+        )
+    elif is_adapted(use.use):
+        message.adapter.CopyFrom(
+            pb.Adapter(
+                use=use.use or "",
+                python=use.python,
+                folder=use.folder,
+                environment=_environment(use),
                 start_limit=duration_to_proto(use.start_limit),
             )
         )
     else:
         message.builtin = use.use or ""
     return message
+
+
+def _environment(use: PluginUse) -> list[pb.EnvironmentVariable]:
+    return [pb.EnvironmentVariable(name=name, value=value) for name, value in use.env.items()]
 
 
 def _scorer_to_proto(scorer: ScorerUse) -> pb.ScorerUse:
@@ -257,17 +272,24 @@ def _plugin_from_proto(message: pb.PluginUse, where: str) -> Document:
                 tls = message.address.tls
                 document["tls"] = {"root_certificates": tls.root_certificates, "server_name": tls.server_name}
         case "command":
-            command = message.command
-            names = [variable.name for variable in command.environment]
-            document |= {
-                "command": list(command.argv),
-                "folder": command.folder,
-                "env": {variable.name: variable.value for variable in command.environment},
-            } | _durations(command, "start_limit")
-            _refuse_doubles(names, f"{where}.env")
+            document |= {"command": list(message.command.argv)} | _process(message.command, where)
+        case "adapter":
+            adapter = message.adapter
+            if not is_adapted(adapter.use):
+                raise _invalid(f"{where}.use", f"{adapter.use!r} is no scorer of another library")
+            document |= {"use": adapter.use, "python": adapter.python} | _process(adapter, where)
         case "builtin":
             document["use"] = message.builtin
     return document
+
+
+def _process(message: pb.Command | pb.Adapter, where: str) -> Document:
+    """What commands and adapters say of their process."""
+    _refuse_doubles([variable.name for variable in message.environment], f"{where}.env")
+    return {
+        "folder": message.folder,
+        "env": {variable.name: variable.value for variable in message.environment},
+    } | _durations(message, "start_limit")
 
 
 def _scorer_from_proto(message: pb.ScorerUse, where: str) -> Document:

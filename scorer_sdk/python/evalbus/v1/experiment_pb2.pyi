@@ -283,6 +283,7 @@ class PluginUse(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
     BUILTIN_FIELD_NUMBER: _builtins.int
+    ADAPTER_FIELD_NUMBER: _builtins.int
     PLUGIN_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     builtin: _builtins.str
@@ -301,20 +302,25 @@ class PluginUse(_message.Message):
     def command(self) -> Global___Command:
         """The server starts it. A server that is not embedded starts only commands of its own configuration."""
 
+    @_builtins.property
+    def adapter(self) -> Global___Adapter:
+        """It belongs to another library, and the server starts a process that serves it. Only for scorers."""
+
     def __init__(
         self,
         *,
         address: Global___Address | None = ...,
         command: Global___Command | None = ...,
         builtin: _builtins.str = ...,
+        adapter: Global___Adapter | None = ...,
         plugin: _builtins.str = ...,
         settings: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "builtin", b"builtin", "command", b"command", "reach", b"reach"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "address", b"address", "builtin", b"builtin", "command", b"command", "reach", b"reach"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "builtin", b"builtin", "command", b"command", "plugin", b"plugin", "reach", b"reach", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "address", b"address", "builtin", b"builtin", "command", b"command", "plugin", b"plugin", "reach", b"reach", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_reach: _TypeAlias = _typing.Literal["address", "command", "builtin"]  # noqa: Y015
+    _WhichOneofReturnType_reach: _TypeAlias = _typing.Literal["address", "command", "builtin", "adapter"]  # noqa: Y015
     _WhichOneofArgType_reach: _TypeAlias = _typing.Literal["reach", b"reach"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_reach) -> _WhichOneofReturnType_reach | None: ...
 
@@ -419,6 +425,50 @@ class Command(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Command: _TypeAlias = Command  # noqa: Y015
+
+@_typing.final
+class Adapter(_message.Message):
+    """A scorer of another library, served by a process that the server starts for a run. A server that is not embedded
+    starts only those that its own configuration lists.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USE_FIELD_NUMBER: _builtins.int
+    PYTHON_FIELD_NUMBER: _builtins.int
+    FOLDER_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    START_LIMIT_FIELD_NUMBER: _builtins.int
+    use: _builtins.str
+    """`autoevals.NAME`, `deepeval.NAME`, `ragas.NAME` or `inspect_ai.NAME`, or `python:MODULE.FUNCTION`. Not empty."""
+    python: _builtins.str
+    """The Python interpreter that has the library; empty means the server's own."""
+    folder: _builtins.str
+    """The working folder, where modules are looked for first."""
+    @_builtins.property
+    def environment(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnvironmentVariable]:
+        """Further variables of its environment, as of a command."""
+
+    @_builtins.property
+    def start_limit(self) -> _duration_pb2.Duration:
+        """How long it may take until it answers Describe. Absent means 30 s."""
+
+    def __init__(
+        self,
+        *,
+        use: _builtins.str = ...,
+        python: _builtins.str = ...,
+        folder: _builtins.str = ...,
+        environment: _abc.Iterable[Global___EnvironmentVariable] | None = ...,
+        start_limit: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_limit", b"start_limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["environment", b"environment", "folder", b"folder", "python", b"python", "start_limit", b"start_limit", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Adapter: _TypeAlias = Adapter  # noqa: Y015
 
 @_typing.final
 class EnvironmentVariable(_message.Message):

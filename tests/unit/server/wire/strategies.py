@@ -46,25 +46,26 @@ def _joined(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict
     )
 
 
+PROCESS = _optional(
+    env=st.dictionaries(st.text("ABC_", min_size=1, max_size=4), st.text("x${env:}\u00e9", max_size=9), max_size=3),
+    start_limit=WRITTEN_LENGTH,
+)
 REACH = st.one_of(
     _joined(
         st.fixed_dictionaries({"address": NAME}),
         _optional(token=TEXT, tls=_optional(root_certificates=TEXT, server_name=TEXT)),
     ),
-    _joined(
-        st.fixed_dictionaries({"command": st.lists(TEXT, min_size=1, max_size=3), "folder": TEXT}),
-        _optional(
-            env=st.dictionaries(
-                st.text("ABC_", min_size=1, max_size=4), st.text("x${env:}\u00e9", max_size=9), max_size=3
-            ),
-            start_limit=WRITTEN_LENGTH,
-        ),
-    ),
+    _joined(st.fixed_dictionaries({"command": st.lists(TEXT, min_size=1, max_size=3), "folder": TEXT}), PROCESS),
     st.fixed_dictionaries({"use": NAME}),
 )
 PLUGIN = _joined(REACH, _optional(plugin=TEXT, settings=OBJECT))
+ADAPTED = _joined(
+    st.fixed_dictionaries({"use": st.sampled_from(["autoevals.Factuality", "python:a.b"]), "folder": TEXT}),
+    _optional(python=TEXT, settings=OBJECT),
+    PROCESS,
+)
 SCORER = _joined(
-    PLUGIN,
+    PLUGIN | ADAPTED,
     _optional(
         threshold=NUMBERS,
         weight=WEIGHTS,

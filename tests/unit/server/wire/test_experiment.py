@@ -105,6 +105,8 @@ NAN = float("nan")
          "dataset.version: must be at least 1, not 0"),
         (_change(target=pb.PluginUse()), "target: says no way to the plugin; give use, command or address"),
         (_change(target=pb.PluginUse(builtin="")), "target.use: must not be empty"),
+        (_change(target=pb.PluginUse(adapter=pb.Adapter(use="python:a.b"))), "target.use: 'python:a.b' is a scorer, not a target"),
+        (_change(target=pb.PluginUse(adapter=pb.Adapter(use="sh"))), "target.use: 'sh' is no scorer of another library"),
         (_change(target=pb.PluginUse(command=pb.Command())), "target.command: must not be empty"),
         (_change(target=pb.PluginUse(builtin="x", settings="[1]")), "target.settings: must be a JSON object"),
         (_change(target=pb.PluginUse(builtin="x", settings="{")),
