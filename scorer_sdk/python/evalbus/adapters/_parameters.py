@@ -40,7 +40,7 @@ def parameters_of(function: Callable[..., Any], without: Collection[str] = ()) -
     What only Python objects can be given for (clients, templates, callables) is left out, and so are those whose names
     begin with an underscore.
     """
-    hints = _hints(function)
+    hints = hints_of(function)
     found = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -107,7 +107,8 @@ def _is_abstract(origin: Any) -> bool:
     return getattr(origin, "__module__", "") == "collections.abc" and origin.__name__ in ("Sequence", "Iterable")
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function or constructor as objects, without those that nobody here understands."""
     plain: Any = function.__init__ if inspect.isclass(function) else inspect.unwrap(function)
     try:
         return typing.get_type_hints(plain)

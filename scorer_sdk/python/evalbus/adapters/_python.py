@@ -20,15 +20,15 @@ from evalbus._score import Score, ScoreDeclaration
 from evalbus._value import Value
 from evalbus.adapters._adapter import SCORES, AdapterError, Foreign, Judge, first_line, plugin
 from evalbus.adapters._find import imported
-from evalbus.adapters._inputs import accepted_of, best_of, input_of, missing, more_of, output_of
-from evalbus.adapters._parameters import Parameter, parameters_of
+from evalbus.adapters._inputs import accepted_of, best_of, input_of, missing, more_of, output_of, text_of
+from evalbus.adapters._parameters import Parameter, hints_of, parameters_of
 from evalbus.adapters._results import metadata_of, no_value, score_of
 
 _KNOWN: dict[str, Callable[[ScoreTask], Any]] = {
     "task": lambda task: task,
     "item": lambda task: task.item,
-    "input": lambda task: input_of(task).data,
-    "output": lambda task: output_of(task).data,
+    "input": input_of,
+    "output": output_of,
     "metadata": lambda task: task.item.metadata,
     "choices": lambda task: list(task.item.choices),
 }
@@ -51,7 +51,7 @@ def adapt(name: str) -> Scorer[Any, Any]:
         raise AdapterError(f"{name} is {type(found).__name__}, not a function")
     made = inspect.isclass(found)
     function = found.__call__ if made else found
-    parameters = _callable_parameters(function, name, bound=not made)
+    parameters = _parameters_of(function, name, bound=not made)
     return plugin(
         Foreign(
             name=name.rpartition(":")[2].rpartition(".")[2],
@@ -66,9 +66,12 @@ def adapt(name: str) -> Scorer[Any, Any]:
     )
 
 
-def _callable_parameters(function: Callable[..., Any], name: str, *, bound: bool) -> dict[str, inspect.Parameter]:
+def _parameters_of(function: Callable[..., Any], name: str, *, bound: bool) -> dict[str, inspect.Parameter]:
+    """The parameters by name, with annotations as objects where they are understood."""
     try:
-        found = list(inspect.signature(function).parameters.values())
+        hints = hints_of(function)
+        parameters = inspect.signature(function).parameters.values()
+        found = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in parameters]
     except (TypeError, ValueError):
         raise AdapterError(f"{name} does not say what it takes; wrap it in a function that does") from None
     found = found if bound else found[1:]
@@ -117,7 +120,8 @@ def _prepare(found: Any, parameters: Mapping[str, inspect.Parameter], settings: 
             return _scores(await run(function, given))
 
         async def against(expected: Value) -> Score:
-            scores = _scores(await run(function, {**given, "expected": expected.data}))
+            wanted = _as_annotated(expected, parameters["expected"])
+            scores = _scores(await run(function, {**given, "expected": wanted}))
             if isinstance(scores, Score):
                 return scores
             raise _Several(scores)
@@ -144,7 +148,8 @@ def _argument(task: ScoreTask, parameter: inspect.Parameter, settings: Mapping[s
     if name in _KNOWN:
         if name == "output" and parameter.annotation in (Output, "Output", "evalbus.Output"):
             return task.output
-        return _KNOWN[name](task)
+        found = _KNOWN[name](task)
+        return _as_annotated(found, parameter) if isinstance(found, Value) else found
     if name in task.inputs:
         return task.inputs[name].data
     if name in settings:
@@ -155,6 +160,21 @@ def _argument(task: ScoreTask, parameter: inspect.Parameter, settings: Mapping[s
     if found is None:
         missing(name)
     return found
+
+
+def _as_annotated(value: Value, parameter: inspect.Parameter) -> Any:
+    """A value as Python data; as a text where the function wants a str, and a text as a number where it wants one."""
+    wanted, what = parameter.annotation, parameter.name
+    if wanted in (str, "str"):
+        return text_of(value, what)
+    data = value.data
+    if wanted in (float, int, "float", "int") and isinstance(data, str):
+        try:
+            return float(data) if wanted in (float, "float") else int(data)
+        except ValueError:
+            text = f"`{what}` is {data[:80]!r}, not a number"
+            raise TrialFailed(text, FailureCategory.INVALID, reason="NOT_A_NUMBER") from None
+    return data
 
 
 async def _awaited(function: Callable[..., Any], given: dict[str, Any]) -> Any:

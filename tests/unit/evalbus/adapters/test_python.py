@@ -35,6 +35,10 @@ def close(output: float, expected: float, tolerance: float = 0.5):
     return abs(output - expected) <= tolerance, f"off by {abs(output - expected)}"
 
 
+def text_only(output: str, expected: str):
+    return output == expected
+
+
 async def later(output, input, metadata, choices):
     return {"score": 0.25, "reason": f"{input} {metadata['topic']} {choices}", "label": "quarter"}
 
@@ -135,6 +139,15 @@ async def test_settings_are_the_parameters_with_their_types(module: str) -> None
         await judged(f"{module}.close", 3, 3.5, {"tolerence": 1})
     with pytest.raises(SettingsInvalid, match=r"settings\.tolerance: expected a number"):
         await judged(f"{module}.close", 3, 3.5, {"tolerance": "1"})
+
+
+async def test_an_annotation_says_in_which_form_a_value_is_wanted(module: str) -> None:
+    assert (await judged(f"{module}.close", "3.25", "3.0")).value == 1.0
+    assert (await judged(f"{module}.text_only", 42, "42")).value == 1.0
+    assert (await judged(f"{module}.text_only", {"a": 1}, {"a": 1})).value == 1.0
+    score = await judged(f"{module}.close", "about three", 3)
+    assert score.failure is not None
+    assert (score.failure.reason, score.failure.message) == ("NOT_A_NUMBER", "`output` is 'about three', not a number")
 
 
 async def test_a_list_of_expected_answers_means_any_of_them(module: str) -> None:
