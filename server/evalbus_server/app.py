@@ -32,12 +32,14 @@ from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
 from evalbus_server.plugin.remote import Place, RemotePlugin
 from evalbus_server.runner.crew import MakePlugin, Means, Wanted
 from evalbus_server.runner.datasets import Datasets
+from evalbus_server.runner.keep import as_it_stands
 from evalbus_server.runner.plan import dataset_name
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.settings import Serving
 from evalbus_server.store import Reader, Store, open_reader, open_store
 from evalbus_server.watch.bell import Bell
+from evalbus_server.wire.summary import summary_from_bytes
 
 ADDRESS_LIMIT = 10.0
 """Seconds until somebody must answer at an address: nothing has to be started there."""
@@ -159,6 +161,9 @@ def items_of(experiment: Experiment) -> Iterator[Item] | None:
 
 def read_summary(reader: Reader, run: Run) -> Summary:
     """The numbers of a run, computed from what is stored."""
+    kept = reader.kept_summary(run)
+    if kept is not None:
+        return as_it_stands(summary_from_bytes(kept), run)
     experiment = Experiment.from_json(run.experiment_json)
     names = {criterion.baseline for criterion in experiment.criteria if criterion.baseline is not None}
     baselines = {}

@@ -177,21 +177,16 @@ async def run_async(  # noqa: PLR0913  # each by name
 async def _carry_out(app: App, wanted: Understood, callbacks: Callbacks) -> Summary:
     experiment = await app.publish(wanted.experiment)
     started = await app.runs.start(experiment, given=wanted.given)
-    async for news in app.runs.watch(started.id, 0):
+    async for news in app.runs.watch(started.id, 0, results=callbacks.on_item is not None):
         if isinstance(news, Event) and isinstance(news.fact, TrialsEnded) and callbacks.on_item is not None:
-            for trial_id, _ in news.fact.trials:
-                callbacks.on_item(_result(_stored(app, started, trial_id), started))
+            for result in app.store.results_of(started, [trial_id for trial_id, _ in news.fact.trials]):
+                callbacks.on_item(_result(result, started))
         elif isinstance(news, Notice) and callbacks.on_progress is not None:
             callbacks.on_progress(news.progress)
     ended = await app.runs.wait(started.id)
     if callbacks.on_progress is not None:
         callbacks.on_progress(Progress(ended.counts, ended.counts.done, 0, []))
     return await app.runs.summary(started.id)
-
-
-def _stored(app: App, run: Run, trial_id: int) -> StoredResult:
-    before = (position_of(trial_id), epoch_of(trial_id) - 1)
-    return app.store.results(run, after=before, limit=1)[0]
 
 
 def _result(stored: StoredResult, run: Run) -> TrialResult:

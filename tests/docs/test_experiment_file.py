@@ -34,6 +34,7 @@ TABLES = [
             schema.TrialBounds,
             schema.PoolUse,
             schema.Criterion,
+            schema.Keep,
         )
     ),
     *((SERVER, model) for model in (Settings, TlsSettings, CommandSettings, LimitSettings)),
@@ -58,6 +59,8 @@ def default_of(model: type[BaseModel], name: str) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
+    if isinstance(default, bool):
+        return str(default).lower()
     if isinstance(default, schema.Epochs):
         return str(default.count)
     if isinstance(default, BaseModel) and default != type(default)():

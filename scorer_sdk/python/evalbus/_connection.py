@@ -99,10 +99,11 @@ class Connection:
             request.page_token = page.next_page_token
 
     async def watch(
-        self, run_id: str, after: int | None, patience: float
+        self, run_id: str, after: int | None, patience: float, *, with_results: bool = False
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:
         """What a watcher of a run is told, to the end, over as many connections as it takes.
 
+        Results come along with their event, so that a connection that breaks between them repeats none.
         It gives up after *patience* seconds without success, and at once if it was told nothing yet.
 
         Raises:
@@ -112,13 +113,20 @@ class Connection:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=after)
+                request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=after, with_results=with_results)
+                results: list[run_pb2.WatchRunResponse] = []
                 async with aclosing(self.stream(self.runs.WatchRun, request)) as messages:
                     async for message in messages:
                         pause, heard_at = _FIRST_PAUSE, loop.time()
                         match message.WhichOneof("message"):
+                            case "results":
+                                results.append(message)
+                                continue
                             case "event":
                                 after = message.event.sequence
+                                for each in results:
+                                    yield each
+                                results.clear()
                             case "snapshot":
                                 after = message.snapshot.run.last_sequence
                         yield message

@@ -52,6 +52,8 @@ def experiment_to_proto(document: Mapping[str, Any]) -> pb.Experiment:
         message.criteria.append(_criterion(_Part(criterion, f"criteria[{index}]")))
     message.tags.extend(part.texts("tags"))
     message.metadata = part.json("metadata")
+    if "keep" in document:
+        message.keep.CopyFrom(_keep(part.inner("keep")))
     part.end()
     return message
 
@@ -270,6 +272,18 @@ def _limits(part: _Part) -> pb.Limits:
             if value is not None:
                 setattr(message.trial, key, value)
         inner.end()
+    part.end()
+    return message
+
+
+def _keep(part: _Part) -> pb.Keep:
+    message = pb.Keep()
+    for key in ("outputs", "scores"):
+        value = part.take(key)
+        if value is not None:
+            if not isinstance(value, bool):
+                raise part.fault(key, f"must be true or false, not {value!r}")
+            setattr(message, key, value)
     part.end()
     return message
 

@@ -217,10 +217,6 @@ class Idle:
     last_sequence: int
 
 
-News: TypeAlias = Snapshot | Event | RunProgress | Idle
-"""What a watcher gets."""
-
-
 # --- results ----------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +247,10 @@ class TrialResult:
     """At the target."""
     latency: float | None
     usage: Usage | None
+
+
+News: TypeAlias = Snapshot | Event | RunProgress | Idle | TrialResult
+"""What a watcher gets; results only if it asks for them."""
 
 
 @dataclass(frozen=True, slots=True)

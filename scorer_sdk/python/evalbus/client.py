@@ -275,19 +275,22 @@ class Client(DatasetCalls):
         await self._server.ask(self._server.runs.DeleteRun, run_pb2.DeleteRunRequest(run_id=run_id))
 
     async def watch(
-        self, run_id: str, after: int | None = None, *, patience: float = 300.0
+        self, run_id: str, after: int | None = None, *, results: bool = False, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:
         """Follow a run to its end: a Snapshot first unless *after* is given, then every event above it, each once.
 
-        Between the events come RunProgress and Idle, which have no number. When the connection breaks or the server
+        Between the events come RunProgress and Idle, which have no number. With *results* the TrialResults come too, each
+        once, before the event that tells of them; a run that does not keep them waits until they are taken. When the connection breaks or the server
         is restarted, it connects again with the last number it has seen, and gives up after *patience* seconds without
         success. A server that cannot be reached in the first place is an error at once.
 
         Raises:
             CallFailed: RUN_NOT_FOUND; SEQUENCE_OUT_OF_RANGE; or the server could not be reached again.
         """
-        async with contextlib.aclosing(self._server.watch(run_id, after, patience)) as told:
+        async with contextlib.aclosing(self._server.watch(run_id, after, patience, with_results=results)) as told:
             async for message in told:
+                for result in message.results.results:
+                    yield messages.result(result)
                 news = messages.news(message)
                 if news is not None:
                     yield news
@@ -369,9 +372,9 @@ class RunHandle:
         """Delete it; see Client.delete."""
         await self._client.delete(self.id)
 
-    def watch(self, after: int | None = None) -> AsyncGenerator[News, None]:
+    def watch(self, after: int | None = None, *, results: bool = False) -> AsyncGenerator[News, None]:
         """Follow the run to its end; see Client.watch."""
-        return self._client.watch(self.id, after)
+        return self._client.watch(self.id, after, results=results)
 
     async def wait(self) -> Run:
         """Wait until the run is over, and return it."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from evalbus.v1 import run_pb2
 from evalbus_server.api.pages import Tokens, page_size
+from evalbus_server.model.event import TrialsEnded
+from evalbus_server.model.run import Run
 from evalbus_server.model.trial import epoch_of, position_of
 from evalbus_server.store import Store
 from evalbus_server.wire.result import result_to_proto
@@ -48,3 +51,20 @@ async def result_page(store: Store, request: run_pb2.ListResultsRequest) -> run_
             after = (position_of(result.trial_id), epoch_of(result.trial_id))
         await asyncio.sleep(0)
     return response
+
+
+async def result_messages(store: Store, run: Run, ended: TrialsEnded) -> AsyncIterator[run_pb2.Results]:
+    """The results that an event tells of, in messages of a bearable size."""
+    message, length = run_pb2.Results(), 0
+    trial_ids = [trial_id for trial_id, _ in ended.trials]
+    for first in range(0, len(trial_ids), AT_ONCE):
+        for result in store.results_of(run, trial_ids[first : first + AT_ONCE]):
+            each = result_to_proto(result, run.score_keys)
+            length += each.ByteSize()
+            if message.results and length > BYTES:
+                yield message
+                message, length = run_pb2.Results(), each.ByteSize()
+            message.results.append(each)
+        await asyncio.sleep(0)
+    if message.results:
+        yield message

@@ -10,10 +10,10 @@ import grpc.aio
 
 from evalbus.v1 import run_pb2, run_pb2_grpc
 from evalbus_server.api.pages import Tokens, page_size
-from evalbus_server.api.results import result_page
+from evalbus_server.api.results import result_messages, result_page
 from evalbus_server.api.start import Starter
 from evalbus_server.errors import Invalid, Reason, Unreachable
-from evalbus_server.model.event import Event
+from evalbus_server.model.event import Event, TrialsEnded
 from evalbus_server.runner.changes import in_force
 from evalbus_server.runner.runs import Runs
 from evalbus_server.store import RunFilter, Store
@@ -107,13 +107,16 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         if after < 0:
             message = f"after_sequence must be 0 or more, not {after}"
             raise Invalid(Reason.SEQUENCE_OUT_OF_RANGE, message, field="after_sequence")
-        watcher = self._runs.watch(run.id, after)
+        watcher = self._runs.watch(run.id, after, results=request.with_results)
         if not request.HasField("after_sequence"):
             going = self._runs.progress(run.id)
             yield run_pb2.WatchRunResponse(snapshot=snapshot_to_proto(run, going.means if going else ()))
         async with contextlib.aclosing(watcher) as entries:  # type: ignore[type-var]  # it is a generator
             async for entry in entries:
                 if isinstance(entry, Event):
+                    if request.with_results and isinstance(entry.fact, TrialsEnded):
+                        async for results in result_messages(self._store, run, entry.fact):
+                            yield run_pb2.WatchRunResponse(results=results)
                     after = entry.sequence
                 yield _watched(entry)
         run = self._store.run(run.id)

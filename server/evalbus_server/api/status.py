@@ -50,6 +50,7 @@ STATUS: dict[Reason, grpc.StatusCode] = {
     Reason.RUN_NOT_RESUMABLE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_AT_WORK: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_INCOMPLETE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.NOT_KEPT: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.COMMAND_NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,

@@ -353,6 +353,20 @@ class Criterion(_Part):
         return self
 
 
+class Keep(_Part):
+    """What is kept of a run once it is over; its numbers and the outcomes of its trials are in any case."""
+
+    outputs: bool = True
+    """False: of its outputs, and of what was said about them, no word is kept."""
+    scores: bool = True
+    """False: of its scores only the summary is kept."""
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is to be taken out."""
+        return self.outputs and self.scores
+
+
 def _no_target(value: object) -> object:
     return None if value == "none" else value
 
@@ -376,6 +390,7 @@ class Experiment(_Part):
     criteria: Many[Criterion] = ()
     tags: Many[Name] = ()
     metadata: JsonObject = Field(default_factory=dict)
+    keep: Keep = Field(default_factory=Keep)
 
     @field_validator("tags")
     @classmethod

@@ -7,6 +7,7 @@ import asyncio
 from evalbus_server.errors import Reason, Unfit
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.runner.floor import Floor, Working
+from evalbus_server.runner.keep import take_back
 
 GRACE = 10.0
 """Seconds that trials in flight get when a run is stopped, before they are cancelled."""
@@ -22,6 +23,7 @@ def cancel(floor: Floor, run_id: str) -> Run:
             return run
         if run.state is RunState.PAUSED or run.id in floor.resuming:
             reason, verdict = "CANCELLED: on request, while nothing was asked", Verdict.INCONCLUSIVE
+            take_back(floor, run)
             run = floor.store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=verdict)
             floor.bell.ring(run.id)
             return run

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from evalbus._definition import Plugin as Definition
 from evalbus_server.errors import Reason, Unfit
@@ -53,6 +53,26 @@ class Working:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+class Holder:
+    """A follower for whose sake a run keeps its results until they are taken."""
+
+    def __init__(self, sequence: int) -> None:
+        """It has taken everything up to an event."""
+        self._sequence: int | None = sequence
+        self._moved = asyncio.Event()
+
+    def take(self, sequence: int | None) -> None:
+        """It has taken everything up to an event; None: it wants no more."""
+        self._sequence = sequence
+        self._moved.set()
+
+    async def reach(self, sequence: int) -> None:
+        """Wait until it has taken everything up to an event, or wants no more."""
+        while self._sequence is not None and self._sequence < sequence:
+            self._moved.clear()
+            await self._moved.wait()
+
+
 class Floor:
     """One store, and who works on it."""
 
@@ -66,11 +86,27 @@ class Floor:
         self.turns = asyncio.Semaphore(AT_ONCE)
         self.resuming: set[str] = set()
         """Runs that a stopped server left behind, and that go on by themselves in a moment."""
+        self.holders: dict[str, WeakSet[Holder]] = {}
+        """Who follows the results of a run; weak, since a follower may never begin to follow."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # as long as somebody holds one
 
     def lock(self, name: str) -> asyncio.Lock:
         """Held by whoever begins or deletes a run, under its id or the request id that it comes from."""
         return self._locks.setdefault(name, asyncio.Lock())
+
+    def hold(self, run_id: str, after: int) -> Holder:
+        """A holder of a run who has taken everything up to an event."""
+        holder = Holder(after)
+        self.holders.setdefault(run_id, WeakSet()).add(holder)
+        return holder
+
+    def let_go(self, run_id: str, holder: Holder) -> None:
+        """A holder has gone."""
+        holders = self.holders.get(run_id)
+        if holders is not None:
+            holders.discard(holder)
+            if not holders:
+                del self.holders[run_id]
 
     def check_over(self, run: Run, done: str) -> None:
         """Check that a run is over, so that it can be *done* something to.

@@ -159,3 +159,6 @@ def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ..
             if baseline.state is not RunState.COMPLETED:
                 message = f"criteria[{index}].baseline: run {baseline.id} is {baseline.state.name}, not COMPLETED"
                 raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")
+            if store.kept_summary(baseline) is not None:
+                message = f"criteria[{index}].baseline: run {baseline.id} does not keep the scores to compare with"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")

@@ -6,6 +6,7 @@ from evalbus_server.errors import Invalid, Reason, Unfit
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.runner.floor import Floor, Given
+from evalbus_server.runner.keep import check_kept
 from evalbus_server.runner.start import create
 
 
@@ -15,6 +16,7 @@ async def rescore(floor: Floor, run_id: str, experiment: Experiment, given: Give
     if source.id in floor.working or source.state is not RunState.COMPLETED:
         message = f"run {source.id} is {source.state.name}; only a COMPLETED run has all outputs to be scored"
         raise Unfit(Reason.RUN_INCOMPLETE, message)
+    check_kept(source, outputs=True)
     return await create(floor, rescoring(source, experiment), "", given, source.id)
 
 

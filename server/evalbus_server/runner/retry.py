@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from evalbus_server.errors import Reason, Unfit
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
 from evalbus_server.runner.floor import Floor
+from evalbus_server.runner.keep import check_kept
 from evalbus_server.runner.resume import Again, Terms, begin_again
 
 
@@ -15,9 +17,13 @@ async def retry(floor: Floor, run_id: str, terms: Terms) -> Run:
         floor.check_over(run, "retried")
         if not run.counts.errored:
             raise Unfit(Reason.NOTHING_TO_RUN, f"run {run.id} has no ERRORED result: there is nothing to ask again")
+        if floor.store.kept_summary(run) is not None:
+            check_kept(run, scores=True)  # its summary could not be made again
 
     def queue(run: Run) -> None:
-        if not floor.store.queue_retry(run.id, "RETRIED: on request"):
+        kept = Experiment.from_json(run.experiment_json).keep.outputs
+        if not floor.store.queue_retry(run.id, "RETRIED: on request", kept=kept):
+            check_kept(run, outputs=bool(not run.source))  # only scorers have failed
             message = f"run {run.id} scores the outputs of run {run.source}, and where that has none there is nothing to ask again"
             raise Unfit(Reason.NOTHING_TO_RUN, message)
 

@@ -19,6 +19,7 @@ from evalbus_server.runner.crew import Means
 from evalbus_server.runner.delete import delete
 from evalbus_server.runner.end import GRACE
 from evalbus_server.runner.floor import Admit, Floor, Given, as_it_is
+from evalbus_server.runner.keep import held
 from evalbus_server.runner.plan import Plan, plan
 from evalbus_server.runner.rescore import rescore
 from evalbus_server.runner.resume import Terms, resume, resume_stopped, take_up_stopped
@@ -199,8 +200,11 @@ class Runs:
         """The numbers of a run, computed from what is stored."""
         return await summarise(self._floor, self._floor.store.run(run_id))
 
-    def watch(self, run_id: str, after: int) -> AsyncIterator[Event | Notice | Idle]:
+    def watch(self, run_id: str, after: int, *, results: bool = False) -> AsyncIterator[Event | Notice | Idle]:
         """Follow a run from any event on; see `watch/follow.py`.
+
+        *results*: whoever follows reads the results of each event before taking the next one. A run that does not keep
+        them waits at its end until they are read.
 
         Raises:
             NotFound: there is no such run.
@@ -217,7 +221,8 @@ class Runs:
             progress=self.progress,
             bell=self._floor.bell,
         )
-        return follow(followed, run.id, after)
+        following = follow(followed, run.id, after)
+        return held(self._floor, run.id, self._floor.hold(run.id, after), following) if results else following
 
     def _followed(self, run_id: str) -> Run:
         """A run as its watchers see it: over only if it does not go on by itself."""

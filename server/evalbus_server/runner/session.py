@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from evalbus_server.model.trial import Changes
 from evalbus_server.runner.crew import Crew
 from evalbus_server.runner.end import end
 from evalbus_server.runner.floor import PAGE, Floor, Working
+from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
 from evalbus_server.runner.summarise import summarise
@@ -95,7 +97,7 @@ async def _carry(floor: Floor, working: Working) -> None:
         watchdog=watchdog,
         answered=stored,
     )
-    if store.retries_left(run):
+    if store.retries_left(run) or not experiment.keep.outputs:
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
     seats = []
     for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
@@ -168,7 +170,9 @@ async def _close(floor: Floor, working: Working, state: RunState, reason: str) -
     """Store the end of a run with its verdict, and tell everybody."""
     run_id = working.run.id
     try:
-        verdict = await _verdict(floor, replace(floor.store.run(run_id), state=state)) if state.over else None
+        ended = replace(floor.store.run(run_id), state=state)
+        verdict = await _verdict(floor, ended) if state.over else None
+        await take_out(floor, ended, partial(summarise, floor))
         floor.store.change_state(run_id, state, reason=reason, verdict=verdict)
         _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
     except StoreTrouble as trouble:

@@ -14,10 +14,15 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.runner.floor import Floor
+from evalbus_server.runner.keep import as_it_stands
+from evalbus_server.wire.summary import summary_from_bytes
 
 
 async def summarise(floor: Floor, run: Run) -> Summary:
     """The numbers of a run, computed from what is stored, and what its criteria say."""
+    kept = floor.store.kept_summary(run)
+    if kept is not None:
+        return as_it_stands(summary_from_bytes(kept), run)
     experiment = Experiment.from_json(run.experiment_json)
     numbers = replace(await floor.store.numbers_in_turns(run), run=run)
     baselines = {}

@@ -7,11 +7,13 @@ from evalbus_server.store.commit import Committed
 from evalbus_server.store.log import RunLog
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import RunFilter
+from evalbus_server.store.scrub import Extent
 from evalbus_server.store.staging import Restoration, Staging, Upload
 from evalbus_server.store.store import Store, open_reader, open_store
 
 __all__ = [
     "Committed",
+    "Extent",
     "Reader",
     "Restoration",
     "RunFilter",

@@ -235,5 +235,11 @@ _FIRST = (
       PRIMARY KEY (run, sequence)
     ) STRICT, WITHOUT ROWID
     """,
+    """
+    CREATE TABLE kept_summary (
+      run INTEGER PRIMARY KEY REFERENCES run,
+      body BLOB NOT NULL
+    ) STRICT
+    """,
     "INSERT INTO recovery (era, clean) VALUES (0, 1)",
 )

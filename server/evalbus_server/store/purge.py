@@ -101,23 +101,23 @@ def output(made: Output) -> Output:
     return Output(None if made.content is None else GONE, usage=made.usage, timing=made.timing)
 
 
-def score(given: Score) -> Score:
+def score(given: Score, gone: str = GONE) -> Score:
     """A score without words."""
-    fault = None if given.failure is None else failure(given.failure)
+    fault = None if given.failure is None else failure(given.failure, gone)
     bare = Score(given.status, given.value, name=given.name, failure=fault, usage=given.usage)
-    return replace_explanation(bare, given)
+    return replace_explanation(bare, given, gone)
 
 
-def replace_explanation(bare: Score, given: Score) -> Score:
+def replace_explanation(bare: Score, given: Score, gone: str) -> Score:
     """Say that there was an explanation, if there was one."""
     if given.explanation:
-        object.__setattr__(bare, "explanation", GONE)
+        object.__setattr__(bare, "explanation", gone)
     return bare
 
 
-def failure(fault: Failure) -> Failure:
+def failure(fault: Failure, gone: str = GONE) -> Failure:
     """A failure without words."""
-    return replace(fault, message=GONE, details_json="")
+    return replace(fault, message=gone, details_json="")
 
 
 def _scrub_item(connection: Connection, dataset: int, row: Row, empty: Row) -> None:

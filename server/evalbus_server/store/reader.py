@@ -158,6 +158,15 @@ class Reader:
         states = None if filter.state is None else self._stored_states(filter.state)
         return self._as_shown(runs.page(self._connection, filter, states, limit=limit, before=before))
 
+    def kept_summary(self, run: Run) -> bytes | None:
+        """The numbers of a run whose scores are gone, as they were stored; None for any other."""
+        found = self._connection.row("SELECT body FROM kept_summary WHERE run = ?", (self._numbers(run.id)[0],))
+        return None if found is None else found[0]
+
+    def results_of(self, run: Run, trial_ids: Sequence[int]) -> list[StoredResult]:
+        """The results of some trials of a run, whole, in their order; all of them must have one."""
+        return results.of_trials(self._of(run), trial_ids)
+
     def open_items(self, run: Run, epoch: int, *, after: int, limit: int, fresh: bool) -> list[StoredItem]:
         """The next items that have to be asked in an epoch: selected, behind the position *after*, and without an
         output or a result; *fresh*: that none has one is known. Fewer than *limit* are the last.

@@ -16,6 +16,7 @@ _PLACES = {
     "result": "position",
     "output": "trial",
     "event": "sequence",
+    "kept_summary": "run",
 }
 """What holds rows of a run, and in what order they are."""
 

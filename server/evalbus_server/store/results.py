@@ -59,6 +59,14 @@ def page(of: OfRun, wanted: Wanted) -> list[StoredResult]:
     return found
 
 
+def of_trials(of: OfRun, trial_ids: Sequence[int]) -> list[StoredResult]:
+    """The results of some trials, in the order of their ids as given."""
+    found: list[StoredResult] = []
+    for first in range(0, len(trial_ids), _WHOLE_AT_ONCE):
+        found += [result for result, _ in _whole(of, list(trial_ids[first : first + _WHOLE_AT_ONCE]))]
+    return found
+
+
 def _wanted_trials(of: OfRun, wanted: Wanted) -> list[int]:
     """The trial ids of the page, so that no content is read for those that are left out."""
     matches = matching((wanted.item_glob,) if wanted.item_glob else ())

@@ -25,6 +25,13 @@ _MARK_RESULTS = f"""
         SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << 32) + r.position
     ))
 """
+_MARK_UNANSWERED = f"""
+    INSERT OR IGNORE INTO retry (run, trial, key, scorer)
+    SELECT run, ((epoch - 1) << 32) + position, -1, -1 FROM result r
+    WHERE run = :run AND :outputs = :run AND outcome = {Outcome.ERRORED.value} AND NOT EXISTS (
+        SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << 32) + r.position
+    )
+"""
 _MARK_SCORES = """
     INSERT OR IGNORE INTO retry (run, trial, key, scorer)
     SELECT m.run, m.trial, k.value, :scorer FROM retry m
@@ -43,12 +50,13 @@ _KNOWN = "SELECT 1 FROM attempt WHERE run = ? AND trial = ? AND failure = ?"
 _NUMBERS = "SELECT attempt FROM attempt WHERE run = ? AND trial = ? AND role = ?"
 
 
-def mark(connection: Connection, run: int, outputs: int, keys: Sequence[ScoreKey]) -> int:
+def mark(connection: Connection, run: int, outputs: int, keys: Sequence[ScoreKey], *, kept: bool) -> int:
     """Mark what is ERRORED in the open transaction, and return how many trials have a mark.
 
-    Where a run scores the *outputs* of another one, there is nobody to make one that is missing.
+    Where a run scores the *outputs* of another one, there is nobody to make one that is missing. If they are not *kept*,
+    there is nothing that its scorers could be asked about.
     """
-    connection.execute(_MARK_RESULTS, {"run": run, "outputs": outputs})
+    connection.execute(_MARK_RESULTS if kept else _MARK_UNANSWERED, {"run": run, "outputs": outputs})
     for scorer in sorted({key.scorer for key in keys}):
         own = dumps([place for place, key in enumerate(keys) if key.scorer == scorer])
         connection.execute(_MARK_SCORES, {"run": run, "scorer": scorer, "keys": own, "errored": _ERRORED_SCORE})

@@ -206,3 +206,9 @@ CREATE TABLE event (
   body TEXT NOT NULL,       -- JSON
   PRIMARY KEY (run, sequence)
 ) STRICT, WITHOUT ROWID;
+
+-- The numbers of a run that keeps no scores, once it is COMPLETED and its scores are gone.
+CREATE TABLE kept_summary (
+  run INTEGER PRIMARY KEY REFERENCES run,
+  body BLOB NOT NULL        -- a Summary of the contract
+) STRICT;

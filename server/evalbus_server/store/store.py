@@ -12,9 +12,10 @@ from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import LimitsChanged, StateChanged
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, edits, purge, removal, retry, runs
+from evalbus_server.store import commit, datasets, edits, purge, removal, retry, runs, scrub
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -22,6 +23,7 @@ from evalbus_server.store.documents import dumps
 from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import Standing
+from evalbus_server.store.scrub import Extent
 from evalbus_server.store.staging import Restoration, Upload
 
 _LONGEST_PAUSE = 0.005
@@ -229,10 +231,10 @@ class Store(Reader):
         """
         return self._change(run_id, state, reason, verdict)
 
-    def queue_retry(self, run_id: str, reason: str) -> int:
+    def queue_retry(self, run_id: str, reason: str, *, kept: bool = True) -> int:
         """Mark the ERRORED results of a run to be replaced, and make it QUEUED, with an event; returns how many.
 
-        Without any, nothing changes.
+        Without any, nothing changes. *kept*: its outputs are, so that scorers can be asked about them again.
 
         Raises:
             NotFound: RUN_NOT_FOUND.
@@ -242,7 +244,7 @@ class Store(Reader):
         run = self.run(run_id)
         number, _, outputs = self._numbers(run_id)
         with self._connection.transaction(durable=True):
-            marked = retry.mark(self._connection, number, outputs, run.score_keys)
+            marked = retry.mark(self._connection, number, outputs, run.score_keys, kept=kept)
             if marked:
                 standing = runs.standing(self._connection, number)
                 fact = StateChanged(RunState.QUEUED, standing.counts, reason)
@@ -266,6 +268,28 @@ class Store(Reader):
             after = runs.change_limits(self._connection, fact, standing, now=self._clock(), era=self._era)
         self._standings[run.id] = after
         return self.run(run.id)
+
+    def scrub_run(self, run_id: str, extent: Extent) -> Iterator[None]:
+        """Take out what a run is not to keep, step by step; see scrub.py. Call `cut_log` afterwards.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        self.check()
+        run = self.run(run_id)
+        self._standings.pop(run.id, None)
+        return scrub.scrub(self._of(run), extent, self._clock())
+
+    def keep_summary(self, run_id: str, body: bytes) -> None:
+        """Store the numbers of a run whose scores will go.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        with self._connection.transaction(durable=True):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO kept_summary VALUES (?, ?)", (self._numbers(run_id)[0], body)
+            )
 
     def delete_run(self, run_id: str) -> Iterator[None]:
         """Delete a run: it is gone after the first step, and all its rows after the last.
@@ -309,7 +333,15 @@ class Store(Reader):
         orphans = [row[0] for row in found]
         for run_id in orphans:
             self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, None)
+            self._scrub_orphan(run_id)
         return orphans
+
+    def _scrub_orphan(self, run_id: str) -> None:
+        keep = Experiment.from_json(self.run(run_id).experiment_json).keep
+        if not keep.everything:
+            for _ in self.scrub_run(run_id, Extent(keep)):
+                pass
+            self.cut_log()
 
     def stopped_runs(self) -> list[str]:
         """The runs that are INTERRUPTED because the process that worked on them ended, the oldest first."""

@@ -18,6 +18,7 @@ from evalbus_server.model.experiment import (
     Criterion,
     DatasetUse,
     Experiment,
+    Keep,
     Limits,
     PluginUse,
     ScorerUse,
@@ -56,6 +57,8 @@ def experiment_to_proto(experiment: Experiment, items: Sequence[Item] = ()) -> p
         tags=experiment.tags,
         metadata=_object_text(experiment.metadata),
     )
+    if experiment.keep != Keep():
+        message.keep.CopyFrom(pb.Keep(outputs=experiment.keep.outputs, scores=experiment.keep.scores))
     if experiment.target is not None:
         message.target.CopyFrom(_plugin_to_proto(experiment.target))
     return message
@@ -216,6 +219,7 @@ def experiment_from_proto(message: pb.Experiment) -> tuple[Experiment, tuple[Ite
         "criteria": [_criterion_document(criterion) for criterion in message.criteria],
         "tags": list(message.tags),
         "metadata": _object(message.metadata, "metadata"),
+        "keep": _set_fields(message.keep, "outputs", "scores"),
     }
     return Experiment.parse(document), items
 

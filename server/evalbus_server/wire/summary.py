@@ -93,6 +93,16 @@ def summary_from_proto(message: run_pb2.Summary, experiment: Experiment | None =
     )
 
 
+def summary_to_bytes(summary: Summary) -> bytes:
+    """A summary as it is stored, where nothing else is left to make it of."""
+    return summary_to_proto(summary).SerializeToString(deterministic=True)
+
+
+def summary_from_bytes(stored: bytes) -> Summary:
+    """The summary behind its bytes; its run is not whole, and is replaced by the stored one."""
+    return summary_from_proto(run_pb2.Summary.FromString(stored))
+
+
 def _score_to_proto(score: ScoreSummary) -> run_pb2.ScoreSummary:
     distribution = score.distribution
     message = run_pb2.ScoreSummary(

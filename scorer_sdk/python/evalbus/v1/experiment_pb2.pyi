@@ -93,6 +93,7 @@ class Experiment(_message.Message):
     CRITERIA_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people and for lists: 1 to 200 characters, no control characters."""
     description: _builtins.str
@@ -129,6 +130,10 @@ class Experiment(_message.Message):
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Labels for finding runs."""
 
+    @_builtins.property
+    def keep(self) -> Global___Keep:
+        """What is kept once the run is over. Absent means everything."""
+
     def __init__(
         self,
         *,
@@ -143,13 +148,16 @@ class Experiment(_message.Message):
         criteria: _abc.Iterable[Global___Criterion] | None = ...,
         tags: _abc.Iterable[_builtins.str] | None = ...,
         metadata: _builtins.str = ...,
+        keep: Global___Keep | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_limits", b"_limits", "_target", b"_target", "dataset", b"dataset", "epochs", b"epochs", "limits", b"limits", "target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_keep", b"_keep", "_limits", b"_limits", "_target", b"_target", "dataset", b"dataset", "epochs", b"epochs", "keep", b"keep", "limits", b"limits", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_limits", b"_limits", "_target", b"_target", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "scorers_from", b"scorers_from", "tags", b"tags", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_keep", b"_keep", "_limits", b"_limits", "_target", b"_target", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "keep", b"keep", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "scorers_from", b"scorers_from", "tags", b"tags", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__epochs: _TypeAlias = _typing.Literal["epochs"]  # noqa: Y015
     _WhichOneofArgType__epochs: _TypeAlias = _typing.Literal["_epochs", b"_epochs"]  # noqa: Y015
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
     _WhichOneofReturnType__limits: _TypeAlias = _typing.Literal["limits"]  # noqa: Y015
     _WhichOneofArgType__limits: _TypeAlias = _typing.Literal["_limits", b"_limits"]  # noqa: Y015
     _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
@@ -157,11 +165,50 @@ class Experiment(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__epochs) -> _WhichOneofReturnType__epochs | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limits) -> _WhichOneofReturnType__limits | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
 
 Global___Experiment: _TypeAlias = Experiment  # noqa: Y015
+
+@_typing.final
+class Keep(_message.Message):
+    """What is kept of a run once it is over. Its counts, its summary and the outcomes of its trials are in any case. While the
+    run is at work everything is there, for ListResults and for watchers `with_results`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    outputs: _builtins.bool
+    """Absent means true. False: no word of its outputs is kept, nor of what was said about them (explanations, labels,
+    messages of failures). Numbers stay.
+    """
+    scores: _builtins.bool
+    """Absent means true. False: of its scores only the summary is kept."""
+    def __init__(
+        self,
+        *,
+        outputs: _builtins.bool | None = ...,
+        scores: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_outputs", b"_outputs", "_scores", b"_scores", "outputs", b"outputs", "scores", b"scores"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_outputs", b"_outputs", "_scores", b"_scores", "outputs", b"outputs", "scores", b"scores"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__outputs: _TypeAlias = _typing.Literal["outputs"]  # noqa: Y015
+    _WhichOneofArgType__outputs: _TypeAlias = _typing.Literal["_outputs", b"_outputs"]  # noqa: Y015
+    _WhichOneofReturnType__scores: _TypeAlias = _typing.Literal["scores"]  # noqa: Y015
+    _WhichOneofArgType__scores: _TypeAlias = _typing.Literal["_scores", b"_scores"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__outputs) -> _WhichOneofReturnType__outputs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scores) -> _WhichOneofReturnType__scores | None: ...
+
+Global___Keep: _TypeAlias = Keep  # noqa: Y015
 
 @_typing.final
 class DatasetSelection(_message.Message):

@@ -905,19 +905,25 @@ class WatchRunRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    WITH_RESULTS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run's id."""
     after_sequence: _builtins.int
     """Send only events after this one. 0 means from the first. Absent means a snapshot first."""
+    with_results: _builtins.bool
+    """Send the results of trials too, whole, before the event that tells of them. A run that keeps no outputs or no scores
+    (`Keep`) waits at its end, half a minute at most, until all watchers with results have them.
+    """
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         after_sequence: _builtins.int | None = ...,
+        with_results: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "run_id", b"run_id", "with_results", b"with_results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
     _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015
@@ -935,6 +941,7 @@ class WatchRunResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     IDLE_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def snapshot(self) -> Global___Snapshot:
         """The run as it was at a sequence."""
@@ -951,6 +958,12 @@ class WatchRunResponse(_message.Message):
     def idle(self) -> Global___Idle:
         """Nothing happened for a while."""
 
+    @_builtins.property
+    def results(self) -> Global___Results:
+        """Results that the next event tells of, to watchers `with_results`. If the stream breaks before that event, they
+        come again.
+        """
+
     def __init__(
         self,
         *,
@@ -958,16 +971,41 @@ class WatchRunResponse(_message.Message):
         event: Global___Event | None = ...,
         progress: Global___RunProgress | None = ...,
         idle: Global___Idle | None = ...,
+        results: Global___Results | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "idle", b"idle", "message", b"message", "progress", b"progress", "snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "idle", b"idle", "message", b"message", "progress", b"progress", "results", b"results", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "idle", b"idle", "message", b"message", "progress", b"progress", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "idle", b"idle", "message", b"message", "progress", b"progress", "results", b"results", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["snapshot", "event", "progress", "idle"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["snapshot", "event", "progress", "idle", "results"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___WatchRunResponse: _TypeAlias = WatchRunResponse  # noqa: Y015
+
+@_typing.final
+class Results(_message.Message):
+    """Results of trials."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialResult]:
+        """Some of those that the next event tells of; an event with many has several such messages before it."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___TrialResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Results: _TypeAlias = Results  # noqa: Y015
 
 @_typing.final
 class Snapshot(_message.Message):

@@ -25,6 +25,8 @@ EXPERIMENTS: list[dict[str, Any]] = [
     {**SMALL, "scorers": [{"use": "many", "threshold": {"a": 1, "b": 0.5}, "weight": {"a": 0}}]},
     {**SMALL, "scorers": [{"use": "m", "map": {"response": "output.content"}, "concurrency": 8, "timeout": "1m30s"}]},
     {**SMALL, "epochs": 3},
+    {**SMALL, "keep": {"outputs": False, "scores": True}},
+    {**SMALL, "keep": {"scores": False}},
     {**SMALL, "epochs": {"count": 5, "reducer": "pass_at(2)"}},
     {**SMALL, "limits": {"concurrency": 100, "timeout": "250ms", "trial_timeout": "1h", "silence": "90s", "deadline": "2d"}},
     {**SMALL, "limits": {"retries": 0, "max_errors": 0, "tokens": 0, "cost": 0.1, "currency": "EUR"}},

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import Outcome, Run, RunState, Selection
-from evalbus_server.store import RunFilter, Store
+from evalbus_server.store import Extent, RunFilter, Store
 from tests.unit.server.store.making import dataset, failed_attempt, run_of, started, whole
 
+NOTHING_KEPT = Extent(Keep(outputs=False, scores=False), single_scores=True, unjudged=True)
 READS: dict[str, Callable[[Store, Run], object]] = {
     "dataset": lambda store, run: store.dataset("support"),
     "datasets": lambda store, run: store.datasets(10, "a"),
@@ -40,6 +42,10 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "results": lambda store, run: store.results(run, outcomes=[Outcome.PASSED], item_glob="q*", after=(2, 1)),
     "numbers": lambda store, run: store.numbers(run),
     "rescored": lambda store, run: store.create_run(run_of(run.dataset, id="03again", source=run.id)),
+    "results of trials": lambda store, run: store.results_of(run, [0, 1]),
+    "scrub": lambda store, run: list(store.scrub_run(run.id, NOTHING_KEPT)),
+    "scrub words": lambda store, run: list(store.scrub_run(run.id, Extent(Keep(outputs=False)))),
+    "kept summary": lambda store, run: store.kept_summary(run),
     "delete": lambda store, run: list(store.delete_run(run.id)),
     "commit": lambda store, run: store.commit(run.id, whole([5])),
     "repeated commit": lambda store, run: store.commit(
