@@ -366,6 +366,11 @@ class Keep(_Part):
         """Whether nothing is to be taken out."""
         return self.outputs and self.scores
 
+    @classmethod
+    def of(cls, experiment_json: str) -> Keep:
+        """What a stored experiment keeps."""
+        return cls.model_validate(json.loads(experiment_json).get("keep") or {})
+
 
 def _no_target(value: object) -> object:
     return None if value == "none" else value

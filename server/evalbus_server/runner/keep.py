@@ -11,7 +11,7 @@ import structlog
 
 from evalbus_server.errors import Reason, Unfit
 from evalbus_server.model.event import Event
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.runner.floor import Floor, Holder
@@ -36,7 +36,7 @@ async def take_out(floor: Floor, run: Run, summarise: Callable[[Run], Awaitable[
     A run that may go on keeps what it needs for that: while it is PAUSED or INTERRUPTED the outputs that are not judged
     yet, and the numbers of its scores until it is COMPLETED.
     """
-    keep = Experiment.from_json(run.experiment_json).keep
+    keep = Keep.of(run.experiment_json)
     if keep.everything:
         return
     await _wait_for_holders(floor, run)
@@ -54,7 +54,7 @@ async def take_out(floor: Floor, run: Run, summarise: Callable[[Run], Awaitable[
 
 def take_back(floor: Floor, run: Run) -> None:
     """Take out the outputs that are not judged of a run that does not keep them, and is not to go on."""
-    keep = Experiment.from_json(run.experiment_json).keep
+    keep = Keep.of(run.experiment_json)
     if not keep.outputs:
         for _ in floor.store.scrub_run(run.id, Extent(keep, judged=False, unjudged=True)):
             pass  # no more than were on their way at once
@@ -90,7 +90,7 @@ def check_kept(run: Run, *, outputs: bool = False, scores: bool = False) -> None
     Raises:
         Unfit: NOT_KEPT.
     """
-    keep = Experiment.from_json(run.experiment_json).keep
+    keep = Keep.of(run.experiment_json)
     for needed, kept, what in ((outputs, keep.outputs, "outputs"), (scores, keep.scores, "scores")):
         if needed and not kept:
             raise Unfit(Reason.NOT_KEPT, f"run {run.id} does not keep its {what} (keep.{what}): start a new run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalbus_server.errors import Reason, Unfit
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import Run
 from evalbus_server.runner.floor import Floor
 from evalbus_server.runner.keep import check_kept
@@ -21,9 +21,9 @@ async def retry(floor: Floor, run_id: str, terms: Terms) -> Run:
             check_kept(run, scores=True)  # its summary could not be made again
 
     def queue(run: Run) -> None:
-        kept = Experiment.from_json(run.experiment_json).keep.outputs
+        kept = Keep.of(run.experiment_json).outputs
         if not floor.store.queue_retry(run.id, "RETRIED: on request", kept=kept):
-            check_kept(run, outputs=bool(not run.source))  # only scorers have failed
+            check_kept(run, outputs=not run.source)  # only scorers have failed
             message = f"run {run.id} scores the outputs of run {run.source}, and where that has none there is nothing to ask again"
             raise Unfit(Reason.NOTHING_TO_RUN, message)
 

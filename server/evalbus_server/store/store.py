@@ -12,7 +12,7 @@ from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import LimitsChanged, StateChanged
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.store import commit, datasets, edits, purge, removal, retry, runs, scrub
@@ -337,7 +337,7 @@ class Store(Reader):
         return orphans
 
     def _scrub_orphan(self, run_id: str) -> None:
-        keep = Experiment.from_json(self.run(run_id).experiment_json).keep
+        keep = Keep.of(self.run(run_id).experiment_json)
         if not keep.everything:
             for _ in self.scrub_run(run_id, Extent(keep)):
                 pass

@@ -90,7 +90,7 @@ async def test_no_word_of_the_outputs_is_left_on_the_disk_and_every_number_is(tm
         assert said(d)
         numbers = await d.runs.summary(whole.id)
         await d.runs.delete(whole.id)
-        assert d.store.cut_log()
+        await until(d.store.cut_log)
         assert not said(d)
 
         run = await d.runs.wait((await start(d, World(), **keep)).id)
