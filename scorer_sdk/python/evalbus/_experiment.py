@@ -20,6 +20,7 @@ from evalbus.v1 import experiment_pb2 as pb
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
 _SCORERS_FROM = {"run": pb.SCORERS_FROM_RUN, "items": pb.SCORERS_FROM_ITEMS}
+_SAMPLES = {"always": 1.0, "never": 0.0}
 _SEVERITIES = {"error": pb.SEVERITY_ERROR, "warn": pb.SEVERITY_WARN}
 
 
@@ -123,6 +124,15 @@ class _Part:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self.fault(key, f"must be a finite number, not {value!r}")
         return float(value)
+
+    def sampling(self, key: str) -> float | None:
+        """A share, or the word for all or none."""
+        value = self.take(key)
+        if isinstance(value, str):
+            if value not in _SAMPLES:
+                raise self.fault(key, f"must be always, never, or a share from 0 to 1, not {value!r}")
+            return _SAMPLES[value]
+        return None if value is None else self.finite(key, value)
 
     def duration(self, key: str) -> Duration | None:
         value = self.take(key)
@@ -238,7 +248,7 @@ def _scorer(part: _Part) -> pb.ScorerUse:
         weights=part.numbers("weight"),
         concurrency=part.whole("concurrency"),
         timeout=part.duration("timeout"),
-        sampling=part.number("sampling"),
+        sampling=part.sampling("sampling"),
     )
     for name, path in (part.take("map") or {}).items():
         message.map.add(input=str(name), path=str(path))

@@ -40,6 +40,7 @@ from evalbus_server.model.written import (
     Name,
     Number,
     NumberOrMap,
+    Sampling,
     Share,
     Text,
     ValuePath,
@@ -222,8 +223,8 @@ class ScorerUse(PluginUse):
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
     timeout: Duration | None = None
     """For one attempt; None: the run's."""
-    sampling: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
-    """The share of trials that it scores."""
+    sampling: Sampling = 1.0
+    """The share of trials that it scores; the others are SKIPPED."""
 
     def threshold_of(self, score: str) -> float | None:
         """The threshold of one of its scores."""

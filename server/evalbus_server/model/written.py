@@ -111,6 +111,26 @@ WrittenErrorLimit: TypeAlias = Annotated[
 ]
 
 
+SAMPLES = {"always": 1.0, "never": 0.0}
+"""Words for the two shares that are no sample."""
+
+
+def _read_sampling(value: object) -> float:
+    if isinstance(value, str) and value in SAMPLES:
+        return SAMPLES[value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:  # False for NaN
+        return float(value)
+    raise ValueError(f"must be always, never, or a share from 0 to 1, not {quoted(value)}")
+
+
+Sampling: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_read_sampling),
+    WithJsonSchema({"anyOf": [{"enum": list(SAMPLES)}, {"type": "number", "minimum": 0, "maximum": 1}]}),
+]
+"""A share of trials."""
+
+
 def _plain_name(name: str) -> str:
     if not name:
         raise ValueError("must not be empty")

@@ -65,11 +65,18 @@ class Wishes:
             return None
         return Assignment(tuple(names), self.default, builtins)
 
-    def tasks(self, assignment: Assignment) -> int:
-        """How many score tasks one epoch makes."""
+    def tasks(self, assignment: Assignment, shares: Sequence[float]) -> int:
+        """About how many score tasks one epoch makes, if each scorer takes its share of the trials."""
         each = [(assignment.of(names), count) for names, count in self.own.items()]
         each.append((assignment.of(None), self.items - self.own.total()))
-        return sum(who.scorers.bit_count() * count for who, count in each if not who.unknown)
+        return round(
+            sum(
+                share * count
+                for who, count in each
+                for scorer, share in enumerate(shares)
+                if who.scorers >> scorer & 1 and not who.unknown
+            )
+        )
 
 
 def wishes_of(items: Iterable[Item], experiment: Experiment, default: tuple[str, ...]) -> Wishes:

@@ -30,7 +30,7 @@ class Plan:
     keys: tuple[ScoreKey, ...]
     has_target: bool
     tasks: int
-    """Score tasks in one epoch."""
+    """Score tasks in one epoch; of a scorer that samples, about."""
 
     @property
     def trials(self) -> int:
@@ -61,13 +61,15 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
     check_size(experiment, count)
     known = floor.means.in_process(given, scorers=True)
     builtins = () if wishes is None else wishes.builtins(experiment, known)
-    crew = Crew(Call(experiment.with_builtins(builtins), "validation", 1, count, given), floor.means)
+    complete = experiment.with_builtins(builtins)
+    crew = Crew(Call(complete, "validation", 1, count, given), floor.means)
     await crew.assemble()
     try:
-        tasks = count * len(crew.scorers)
+        shares = [use.sampling for use in complete.scorers]
+        tasks = round(count * sum(shares))
         if wishes is not None:
             assignment = wishes.assignment(crew.names, builtins, known)
-            tasks = 0 if assignment is None else wishes.tasks(assignment)
+            tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
         check_against(floor.store, experiment, crew.keys)
         infos = tuple(crew.infos)
         return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, tasks)

@@ -232,7 +232,8 @@ class Panel:
         item, output = trial.item, trial.output
         assert output is not None
         if seat.sampling < 1 and not sampled(item.id, epoch_of(trial.trial_id), seat.sampling):
-            return _skipped(seat, f"not sampled: this scorer takes {seat.sampling:g} of the trials")
+            share = f"{seat.sampling:g} of the trials" if seat.sampling else "none"
+            return _skipped(seat, f"not sampled: this scorer takes {share}")
         for need in seat.info.needs:
             if need is Need.EXPECTED and "expected" not in seat.inputs and not item.accepted:
                 return _skipped(seat, "the item has no expected answer")

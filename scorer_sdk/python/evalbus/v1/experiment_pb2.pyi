@@ -564,7 +564,9 @@ class ScorerUse(_message.Message):
     concurrency: _builtins.int
     """Tasks that run at the same time; absent means 10."""
     sampling: _builtins.float
-    """The share of trials that are scored, 0 to 1; absent means all."""
+    """The share of trials that are scored, 0 (none) to 1 (all, also if absent). Which ones follows from the item's id and the
+    epoch alone; the scores of the others are SKIPPED.
+    """
     @_builtins.property
     def plugin(self) -> Global___PluginUse:
         """The plugin. MUST be set."""

@@ -21,6 +21,7 @@ from evalbus_server.plugin.inprocess import InProcessPlugin
 from evalbus_server.runner.crew import Means
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.scorer.panel import sampled
 from evalbus_server.store import Store, open_store
 from evalbus_server.watch.bell import Bell
 
@@ -322,6 +323,40 @@ async def test_sampling_takes_the_same_share_in_every_run(tmp_path: Path):
         assert chosen[0] == chosen[1]
         assert 60 < len(chosen[0]) < 140
         assert run.counts.skipped == 400 - len(chosen[0])
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"), [("always", 20), (1, 20), (None, 20), ("never", 0), (0, 0), (0.0, 0)], ids=repr
+)
+async def test_all_or_none_may_be_sampled(tmp_path: Path, said: object, taken: int):
+    """0 is a word like any other share, and never replaced by the default (SC-13)."""
+    sampling = {} if said is None else {"sampling": said}
+    plugins = {"echo": echo, "exact_match": BUILTINS["exact_match"], "levenshtein": BUILTINS["levenshtein"]}
+    async with desk(tmp_path, numbered(10)) as d:
+        more = {"scorers": [{"use": "exact_match", **sampling}, {"use": "levenshtein"}], "epochs": 2}
+        plan = await d.runs.plan(d.experiment(plugins, **more), given=plugins)
+        run = await d.run(plugins, **more)
+        score = (await d.runs.summary(run.id)).scores[0]
+
+        assert (score.n_trials, score.skipped, run.counts.passed, plan.scorer_calls) == (
+            taken,
+            20 - taken,
+            20,
+            taken + 20,
+        )
+        explanations = {each.scores[0].score.explanation for each in d.store.results(run)}
+        assert taken or explanations == {"not sampled: this scorer takes none"}
+
+
+def test_a_smaller_sample_lies_within_a_larger_one():
+    """By item and epoch alone, and about as large as was said (RL-06)."""
+    keys = [(f"item-{n}", epoch) for n in range(5_000) for epoch in (1, 2)]
+    none, five, ten, again, all_ = ({key for key in keys if sampled(*key, share)} for share in (0, 0.05, 0.1, 0.1, 1))
+
+    assert not none and len(all_) == 10_000
+    assert five < ten == again
+    assert abs(len(ten) - 1000) < 90
+    assert {id for id, epoch in ten if epoch == 1} != {id for id, epoch in ten if epoch == 2}
 
 
 async def test_too_many_errors_abort_the_run_and_keep_what_is_stored(tmp_path: Path):

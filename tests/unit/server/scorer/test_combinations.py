@@ -12,6 +12,7 @@ from evalbus import Item, Output, Score, ScorerBench, ScoreStatus, SettingsInval
 from evalbus_server.errors import Invalid
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.scorer.panel import sampled
 
 ROWS = Path(__file__).parents[3] / "data" / "vectors" / "kit.jsonl"
 VECTORS = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
@@ -97,7 +98,7 @@ SAMPLES: dict[str, Any] = {
     "null": None,
     '{"type": "ratio", "rate": 1}': 1,
     '{"type": "none"}': None,
-    '{"type": "ratio", "rate": 0}': (0, "a scorer that never judges is left out of the experiment"),
+    '{"type": "ratio", "rate": 0}': 0,
     '{"type": "ratio"}': ("ratio", "a share that is missing is neither 0 nor 1"),
     '{"rate": 0.1}': ({"rate": 0.1}, "a share is a number; nothing else is silently taken for 1"),
     '{"type": "weird"}': ({"type": "weird"}, "what is not known is refused, neither open nor closed"),
@@ -115,8 +116,9 @@ def test_sampling_says_what_it_means_or_is_refused(row):
         with pytest.raises(Invalid):
             Experiment.parse(document)
         return
-    assert Experiment.parse(document).scorers[0].sampling == 1
-    assert row["expected"]["sampled"]
+    taken = Experiment.parse(document).scorers[0].sampling
+    assert taken in (0, 1)
+    assert row["expected"]["sampled"] is sampled(row["input"].get("key", "k"), 1, taken)
 
 
 NOT_OURS = {

@@ -74,7 +74,7 @@ SCORER = _joined(
         ),
         concurrency=st.integers(1, 10_000),
         timeout=WRITTEN_LENGTH,
-        sampling=st.floats(0, 1, exclude_min=True),
+        sampling=st.floats(0, 1),
     ),
 )
 LIMITS = _optional(

@@ -123,7 +123,7 @@ NAN = float("nan")
         (_scorer(map=[pb.Mapping(input="a", path="output.content"), pb.Mapping(input="a", path="item.id")]),
          "scorers[0].map: 'a' comes twice"),
         (_scorer(concurrency=0), "scorers[0].concurrency: must be at least 1, not 0"),
-        (_scorer(sampling=NAN), "scorers[0].sampling: must be a finite number, not nan"),
+        (_scorer(sampling=NAN), "scorers[0].sampling: must be always, never, or a share from 0 to 1, not nan"),
         (_change(epochs=pb.Epochs()), "epochs.count: must be at least 1, not 0"),
         (_change(limits=pb.Limits(concurrency=0)), "limits.concurrency: must be at least 1, not 0"),
         (_change(limits=pb.Limits(cost_micros=-1)), "limits.cost: must be at least 0, not -1e-06"),
