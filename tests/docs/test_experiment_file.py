@@ -147,3 +147,8 @@ def test_the_example_uses_every_top_level_key() -> None:
 def test_the_page_of_builtin_scorers_says_what_they_say_of_themselves() -> None:
     written = builtins.PAGE.read_text().partition(builtins.MARK)[2]
     assert written.strip() == builtins.sections().strip(), "bring it up to date: python -m tests.docs.builtins"
+
+
+def test_the_page_of_judges_says_what_they_say_of_themselves() -> None:
+    written = builtins.JUDGES_PAGE.read_text().partition(builtins.MARK)[2]
+    assert written.strip() == builtins.judge_sections().strip(), "bring it up to date: python -m tests.docs.builtins"

@@ -311,7 +311,8 @@ class Scorer(Plugin[P, R]):
         try:
             declared = self._declared(self._settings.read(""))
         except SettingsInvalid:  # a setting has no default: the effective scores come at `ready`
-            declared = (ScoreDeclaration(),)
+            scores = self.options.scores
+            declared = (ScoreDeclaration(),) if scores is None or callable(scores) else tuple(scores)
         except Exception as error:  # the author's function from settings to scores
             raise PluginInvalid(f"{self._owner}: `scores` fails with the default settings: {error!r}") from error
         options = self.options

@@ -14,6 +14,7 @@ from evalbus_server.scorer.builtin.includes import includes
 from evalbus_server.scorer.builtin.json_diff import json_diff
 from evalbus_server.scorer.builtin.json_schema_valid import json_schema_valid
 from evalbus_server.scorer.builtin.json_valid import json_valid
+from evalbus_server.scorer.builtin.judges import JUDGES
 from evalbus_server.scorer.builtin.last_number import last_number
 from evalbus_server.scorer.builtin.levenshtein import levenshtein
 from evalbus_server.scorer.builtin.limits import cost_limit, latency_limit, token_limit
@@ -56,5 +57,7 @@ _ALL: tuple[Scorer[Any, Any], ...] = (
     *(trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
 )
 
-BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in (*_ALL, *combinations(_ALL))}
+_SINGLE = (*_ALL, *JUDGES.values())
+
+BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in (*_SINGLE, *combinations(_SINGLE))}
 """By the name that an experiment uses."""

@@ -6,8 +6,11 @@ from typing import Any
 
 from evalbus import Failure, Item, Output, Score, ScorerBench, ScoreStatus, Value
 from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.scorer.builtin.judges import JUDGES
 
 ABSENT = object()
+CALCULATED = [name for name in BUILTINS if name not in JUDGES]
+"""Those that ask no model."""
 
 
 async def score_of(name: str, output: Any, expected: Any = ABSENT, *, inputs: Any = None, **settings: Any) -> Score:

@@ -23,6 +23,7 @@ from evalbus import (
     Value,
 )
 from evalbus_server.scorer.builtin import BUILTINS
+from tests.unit.server.scorer.asking import CALCULATED
 from tests.unit.server.scorer.test_blocking import SETTINGS
 
 TEXTS = st.one_of(
@@ -95,7 +96,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "trajectory": [{}, {"read": "spans", "order": "strict"}, {"order": "unordered", "repeats": "penalized"}],
     "trajectory_efficiency": [{"max_steps": 0, "max_tokens": 0, "max_seconds": 0}],
 }
-EVERY = [(name, settings) for name in BUILTINS for settings in (SETTINGS.get(name, {}), *MORE.get(name, ()))]
+EVERY = [(name, settings) for name in CALCULATED for settings in (SETTINGS.get(name, {}), *MORE.get(name, ()))]
 
 
 @pytest.mark.parametrize(("name", "chosen"), EVERY, ids=lambda part: str(part)[:40])

@@ -16,6 +16,7 @@ from evalbus import Failure, Item, Output, Score, ScorerBench, ScoreStatus, Scor
 from evalbus.worker import Worker
 from evalbus_server.scorer.builtin import BUILTINS
 from tests.e2e.service import echoing, experiment, serving
+from tests.unit.server.scorer.asking import CALCULATED
 
 MEGABYTE = 1_000_000
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -102,7 +103,7 @@ async def watching() -> AsyncIterator[list[float]]:
 
 
 @pytest.mark.parametrize("what", OUTPUTS)
-@pytest.mark.parametrize("name", BUILTINS)
+@pytest.mark.parametrize("name", CALCULATED)
 async def test_a_large_output_is_judged_without_holding_the_loop(name, what):
     output, expected = made(what)
     item = Item("i1", "", expected, choices=("one", "two"))

@@ -24,7 +24,7 @@ from evalbus import (
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.scorer.builtin._compared import preparation
 from evalbus_server.scorer.builtin.numeric_diff import NumericDiffSettings, numeric_diff
-from tests.unit.server.scorer.asking import failure_of, score_of, value_of
+from tests.unit.server.scorer.asking import CALCULATED, failure_of, score_of, value_of
 
 COMPARING = (
     "exact_match",
@@ -39,7 +39,7 @@ COMPARING = (
 """Those that compare an output with expected answers of which any will do."""
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@pytest.mark.parametrize("name", CALCULATED)
 class TestAll:
     def test_each_says_what_it_is(self, name):
         info = BUILTINS[name].info

@@ -1,4 +1,4 @@
-"""What `docs/scorers/choosing.md` shows works, and it names every builtin."""
+"""What `docs/scorers/choosing.md` and `judges.md` show works, and the first names every builtin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from evalbus_server.scorer.builtin import BUILTINS
 
 PAGE = Path(__file__).parents[4] / "docs" / "scorers" / "choosing.md"
 TEXT = PAGE.read_text("utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+JUDGES = (PAGE.parent / "judges.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT + JUDGES, re.MULTILINE | re.DOTALL)
 
 
 def test_every_builtin_is_named():
@@ -24,7 +25,8 @@ def test_every_builtin_is_named():
 
 
 @pytest.mark.parametrize("block", [body for language, body in BLOCKS if language == "yaml"])
-async def test_its_scorers_can_be_used(block):
+async def test_its_scorers_can_be_used(block, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     experiment = from_mapping({"name": "x", "dataset": {"name": "d"}, **read_yaml(block).data}, "/")
     for use in experiment.scorers:
         assert use.use is not None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalbus_server.cli.main import main
+from tests.mock_endpoint import MockEndpoint
 
 
 @pytest.fixture
@@ -103,3 +104,14 @@ def test_all_are_listed_with_a_space_between_name_and_text(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
     assert any(line.startswith("trajectory_efficiency  ") for line in lines)
+
+
+def test_a_judge_can_be_tried_too(tried, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with MockEndpoint([{"reason": "It names it.", "verdict": "yes"}]) as mock:
+        monkeypatch.setenv("OPENAI_BASE_URL", mock.base_url)
+        settings = '{"model": "m", "criterion": "it names a city"}'
+        code, document, _ = tried(
+            "judge_closed_qa", "--settings", settings, "--input", "Where?", "--output", "In Bern."
+        )
+    assert (code, document["value"], document["label"], document["explanation"]) == (0, 1.0, "yes", "It names it.")
