@@ -17,8 +17,7 @@ from typing import Any
 
 from evalbus import Item, Money, Output, ScoreTask, Timing, ToolCall, Usage, Value
 from evalbus._plugin import Open, Purpose
-from evalbus_server.scorer.builtin import BUILTINS
-from evalbus_server.scorer.builtin.judges import JUDGES
+from evalbus_server.scorer.builtin import ASKING, BUILTINS
 
 WANTED = 50_000
 SECONDS = 0.4
@@ -104,7 +103,7 @@ def rate_of(call: Callable[[ScoreTask], Any], task: ScoreTask) -> float:
 def main(names: list[str]) -> int:
     """Measure, print, and say whether all are quick enough."""
     slow = []
-    for name in names or (name for name in BUILTINS if name not in JUDGES):
+    for name in names or (name for name in BUILTINS if name not in ASKING):
         call, task = asyncio.run(call_of(name)), task_of(name)
         rate = rate_of(call, task)
         score = call(task)

@@ -9,6 +9,7 @@ from evalbus import Scorer
 from evalbus_server.scorer.builtin.answer_match import answer_match
 from evalbus_server.scorer.builtin.combinations import combinations
 from evalbus_server.scorer.builtin.coverage import completeness, keyword_coverage
+from evalbus_server.scorer.builtin.embedding_similarity import embedding_similarity
 from evalbus_server.scorer.builtin.exact_match import exact_match
 from evalbus_server.scorer.builtin.includes import includes
 from evalbus_server.scorer.builtin.json_diff import json_diff
@@ -55,7 +56,11 @@ _ALL: tuple[Scorer[Any, Any], ...] = (
     *(latency_limit, cost_limit, token_limit),
     *(tool_called, tool_not_called, tool_order, tool_call_limit, no_tool_errors, tool_call_accuracy, tool_arguments),
     *(trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
+    embedding_similarity,
 )
+
+ASKING = frozenset({*JUDGES, "embedding_similarity"})
+"""Those that ask a model at an endpoint."""
 
 _SINGLE = (*_ALL, *JUDGES.values())
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from evalbus import Failure, Item, Output, Score, ScorerBench, ScoreStatus, Value
-from evalbus_server.scorer.builtin import BUILTINS
-from evalbus_server.scorer.builtin.judges import JUDGES
+from evalbus_server.scorer.builtin import ASKING, BUILTINS
 
 ABSENT = object()
-CALCULATED = [name for name in BUILTINS if name not in JUDGES]
+CALCULATED = [name for name in BUILTINS if name not in ASKING]
 """Those that ask no model."""
 
 
