@@ -326,6 +326,26 @@ def test_limits_of_a_run_of_another_process_change(desk):
     assert desk.run("runs", "set", "latest", "limits.concurrency").code == 2
 
 
+def test_a_run_is_deleted_by_the_process_that_works_on_another_one(desk):
+    """That one writes the database; what it works on is not deleted."""
+    quickly(desk)
+    assert desk.run("run", "sums.yaml", "--json").code == 0
+    [over] = desk.run("runs", "list", "--json").document["runs"]
+    (desk.folder / "quick").unlink()
+    process = started(desk, until=112)
+
+    said = desk.run("runs", "delete", over["run"], "--yes", "--json")
+    at_work = desk.run("runs", "delete", "latest", "--yes", "--json")
+    quickly(desk)
+    process.communicate(timeout=60)
+
+    assert (said.code, said.document) == (0, {"deleted": over["run"]}), said.err
+    assert at_work.code == 2
+    assert "only a run that is over can be deleted" in at_work.err
+    assert [run["counts"]["passed"] for run in desk.run("runs", "list", "--json").document["runs"]] == [100]
+    assert outputs(desk) == 100
+
+
 def test_a_run_of_another_process_is_cancelled_at_once(desk):
     process = started(desk, "--set", "target.settings.delay=500", "--set", "limits.concurrency=100", until=0)
     wait_for(lambda: calls(desk, "target"))

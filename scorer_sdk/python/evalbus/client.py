@@ -240,17 +240,19 @@ class Client(DatasetCalls):
         response = await self._server.ask(self._server.runs.RetryRun, request, START_LIMIT)
         return messages.run(response.run)
 
-    async def rescore(self, run_id: str, experiment: Mapping[str, Any]) -> RunHandle:
+    async def rescore(self, run_id: str, experiment: Mapping[str, Any], *, request_id: str = "") -> RunHandle:
         """Score the outputs of a COMPLETED run anew, in a new run; the target is not asked.
 
         *experiment* gives scorers, and may give name, criteria, reducer, limits and tags; dataset, target and epochs are
-        the run's.
+        the run's. The same *request_id* with the same run and experiment gives the same new run, however often it is asked.
 
         Raises:
-            CallFailed: RUN_NOT_FOUND, RUN_INCOMPLETE, or what hinders the new run.
+            CallFailed: RUN_NOT_FOUND, RUN_INCOMPLETE, NOT_KEPT, REQUEST_ID_REUSED, or what hinders the new run.
         """
         document = {**experiment, "dataset": {"name": "any"}, "target": None}
-        request = run_pb2.RescoreRunRequest(run_id=run_id, experiment=experiment_to_proto(document))
+        request = run_pb2.RescoreRunRequest(
+            run_id=run_id, experiment=experiment_to_proto(document), request_id=request_id
+        )
         response = await self._server.ask(self._server.runs.RescoreRun, request, START_LIMIT)
         return RunHandle(self, response.run.id)
 
@@ -360,9 +362,9 @@ class RunHandle:
         """Ask again what is ERRORED; see Client.retry."""
         return await self._client.retry(self.id, accept_changed=accept_changed)
 
-    async def rescore(self, experiment: Mapping[str, Any]) -> RunHandle:
+    async def rescore(self, experiment: Mapping[str, Any], *, request_id: str = "") -> RunHandle:
         """Score its outputs anew, in a new run; see Client.rescore."""
-        return await self._client.rescore(self.id, experiment)
+        return await self._client.rescore(self.id, experiment, request_id=request_id)
 
     async def update_limits(self, settings: Mapping[str, Any]) -> Run:
         """Change its limits; see Client.update_limits."""

@@ -44,6 +44,7 @@ class Control:
     def __init__(self, runs: Runs, database: Path) -> None:
         """Not listening yet; the caller holds the lock of *database*."""
         self._path = socket_path(database)
+        self._runs = runs
         self._doing: dict[str, Callable[[dict[str, Any]], Run]] = {
             "cancel": lambda asked: runs.cancel(_run_of(asked)),
             "pause": lambda asked: runs.pause(_run_of(asked)),
@@ -84,7 +85,9 @@ class Control:
         self._talks.add(task)
         try:
             async with asyncio.timeout(PATIENCE):
-                answer = self._answer(await reader.readline())
+                line = await reader.readline()
+            answer = await self._answer(line)
+            async with asyncio.timeout(PATIENCE):
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
@@ -93,9 +96,13 @@ class Control:
             writer.close()
             self._talks.discard(task)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             asked = _asked(line)
+            if asked.get("do") == "delete":
+                run = self._runs.get(_run_of(asked))
+                await self._runs.delete(run.id)
+                return {"run": run_document(run)}
             do = self._doing.get(str(asked.get("do")))
             if do is None:
                 raise Invalid(Reason.REQUEST_INVALID, f"this process does not know how to {asked.get('do')!r} a run")
@@ -104,14 +111,14 @@ class Control:
             return {"error": {"reason": error.reason.value, "message": str(error)}}
 
 
-def ask(database: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """What the process says that works on a database; None if none listens.
+def ask(database: Path, asked: dict[str, Any], *, patience: float = PATIENCE) -> dict[str, Any] | None:
+    """What the process says that works on a database, within *patience* seconds; None if none listens.
 
     Raises:
         OSError: it does not answer.
     """
     with socket.socket(socket.AF_UNIX) as talking:
-        talking.settimeout(PATIENCE)
+        talking.settimeout(patience)
         try:
             with _address(socket_path(database)) as address:
                 talking.connect(address)

@@ -52,9 +52,7 @@ class Starter:
             Invalid: the experiment or the request id is not acceptable.
             Denied: it names a command that this server does not start.
         """
-        if len(request.request_id) > LONGEST_REQUEST_ID:
-            message = f"the request id has {len(request.request_id)} characters; {LONGEST_REQUEST_ID} are the most"
-            raise Invalid(Reason.REQUEST_INVALID, message, field="request_id")
+        _check_request_id(request.request_id)
         if not request.HasField("experiment"):
             raise Invalid(Reason.REQUEST_INVALID, "there is no experiment in the request", field="experiment")
         experiment, items = experiment_from_proto(request.experiment)
@@ -119,13 +117,15 @@ class Starter:
             ServerError: what hinders it.
         """
         self._refuse_at_the_end()
+        _check_request_id(request.request_id)
         source = self._store.run(request.run_id)
         message = request.experiment
         message.name = message.name or source.name
         message.ClearField("target")
         message.dataset.stored.name = source.dataset.name
         experiment, _ = experiment_from_proto(message)
-        return await self._runs.rescore(source.id, self._allowed.admit(experiment))
+        admitted = self._allowed.admit(experiment)
+        return await self._runs.rescore(source.id, admitted, request_id=request.request_id)
 
     def change_limits(self, run_id: str, settings: dict[str, Any]) -> Run:
         """Change limits of a run, within those of this server.
@@ -138,6 +138,12 @@ class Starter:
     def _refuse_at_the_end(self) -> None:
         if self.stopping:
             raise Unreachable(Reason.SERVER_STOPPING, "the server stops and starts no more runs; ask again later")
+
+
+def _check_request_id(request_id: str) -> None:
+    if len(request_id) > LONGEST_REQUEST_ID:
+        message = f"the request id has {len(request_id)} characters; {LONGEST_REQUEST_ID} are the most"
+        raise Invalid(Reason.REQUEST_INVALID, message, field="request_id")
 
 
 async def _batches(items: tuple[Item, ...]) -> AsyncIterator[list[Item]]:

@@ -34,6 +34,9 @@ from evalbus_server.runner.runs import Runs
 from evalbus_server.settings import database_path
 from evalbus_server.wire.jsonform import run_document
 
+DELETION = 600.0
+"""Seconds that another process gets to delete a run."""
+
 Begin: TypeAlias = Callable[[App, Run], Awaitable[Run]]
 """Begins work, in this process, on what the named run asks for."""
 
@@ -269,6 +272,10 @@ async def _delete_at_server(run_id: str, place: Place) -> Run:
 async def _delete(run_id: str, place: Place) -> Run:
     path = database_path(place.db, os.environ)
     named = await _named(path, run_id)
-    async with embedded(path) as app:
-        await app.runs.delete(named.id)
+    answer = ask(path.resolve(), {"do": "delete", "run": named.id}, patience=DELETION)
+    if answer is None:
+        async with embedded(path) as app:
+            await app.runs.delete(named.id)
+    elif "error" in answer:
+        raise CallFailed(answer["error"]["reason"], answer["error"]["message"], "")
     return named

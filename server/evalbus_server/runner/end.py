@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from evalbus_server.errors import Reason, Unfit
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.runner.floor import Floor, Working
 from evalbus_server.runner.keep import take_back
+from evalbus_server.runner.summarise import summarise_at_once
 
 GRACE = 10.0
 """Seconds that trials in flight get when a run is stopped, before they are cancelled."""
+RETRY_CANCELLED = "CANCELLED: the retry of the run; what it has not replaced stands"
 STOPPED_BEFORE = "INTERRUPTED: stopped before it was done"
 
 
@@ -22,14 +25,22 @@ def cancel(floor: Floor, run_id: str) -> Run:
         if run.state.over and run.id not in floor.resuming:
             return run
         if run.state is RunState.PAUSED or run.id in floor.resuming:
-            reason, verdict = "CANCELLED: on request, while nothing was asked", Verdict.INCONCLUSIVE
-            take_back(floor, run)
-            run = floor.store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=verdict)
+            run = _cancel_at_rest(floor, run)
             floor.bell.ring(run.id)
             return run
         raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is carried out by another process; ask that one")
     end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)
     return floor.store.run(run.id)
+
+
+def _cancel_at_rest(floor: Floor, run: Run) -> Run:
+    if run.counts.pending == 0:  # only a retry of it was to go on
+        floor.store.give_up_retry(run.id)
+        verdict = summarise_at_once(floor, replace(run, state=RunState.COMPLETED)).verdict
+        return floor.store.change_state(run.id, RunState.COMPLETED, reason=RETRY_CANCELLED, verdict=verdict)
+    take_back(floor, run)
+    reason = "CANCELLED: on request, while nothing was asked"
+    return floor.store.change_state(run.id, RunState.CANCELLED, reason=reason, verdict=Verdict.INCONCLUSIVE)
 
 
 def pause(floor: Floor, run_id: str) -> Run:

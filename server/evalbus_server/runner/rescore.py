@@ -7,17 +7,26 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.runner.floor import Floor, Given
 from evalbus_server.runner.keep import check_kept
-from evalbus_server.runner.start import create
+from evalbus_server.runner.start import create, once
 
 
-async def rescore(floor: Floor, run_id: str, experiment: Experiment, given: Given) -> Run:
-    """Start a run that scores the outputs of a COMPLETED one by the scorers of *experiment*."""
+async def rescore(floor: Floor, run_id: str, experiment: Experiment, request_id: str, given: Given) -> Run:
+    """Start a run that scores the outputs of a COMPLETED one by the scorers of *experiment*, or find it."""
     source = floor.store.run(run_id)
+    over = rescoring(source, experiment)
+
+    async def make() -> Run:
+        _check_source(floor, source)
+        return await create(floor, over, request_id, given, source.id)
+
+    return await once(floor, over, request_id, make, source.id)
+
+
+def _check_source(floor: Floor, source: Run) -> None:
     if source.id in floor.working or source.state is not RunState.COMPLETED:
         message = f"run {source.id} is {source.state.name}; only a COMPLETED run has all outputs to be scored"
         raise Unfit(Reason.RUN_INCOMPLETE, message)
     check_kept(source, outputs=True)
-    return await create(floor, rescoring(source, experiment), "", given, source.id)
 
 
 def rescoring(source: Run, experiment: Experiment) -> Experiment:

@@ -69,18 +69,20 @@ class Runs:
         """
         return await start(self._floor, experiment, request_id, given or {})
 
-    async def rescore(self, run_id: str, experiment: Experiment, *, given: Given | None = None) -> Run:
+    async def rescore(
+        self, run_id: str, experiment: Experiment, *, request_id: str = "", given: Given | None = None
+    ) -> Run:
         """Score the outputs of a finished run anew, in a run of its own: nobody asks the target.
 
         *experiment* gives name, scorers, criteria, reducer and limits; the rest is the run's. Where the target had
-        failed, its failures are taken over.
+        failed, its failures are taken over. The same *request_id* gives the same run, as at the start.
 
         Raises:
             NotFound: there is no such run.
-            Unfit: RUN_INCOMPLETE: it is not COMPLETED.
+            Unfit: RUN_INCOMPLETE: it is not COMPLETED; NOT_KEPT: it does not keep its outputs.
             ServerError: what hinders the new run, as at the start.
         """
-        return await rescore(self._floor, run_id, experiment, given or {})
+        return await rescore(self._floor, run_id, experiment, request_id, given or {})
 
     async def resume(
         self,

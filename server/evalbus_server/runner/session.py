@@ -18,7 +18,7 @@ from evalbus_server.model.experiment import Experiment, Limits
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.runner.crew import Crew
-from evalbus_server.runner.end import end
+from evalbus_server.runner.end import RETRY_CANCELLED, end
 from evalbus_server.runner.floor import PAGE, Floor, Working
 from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
@@ -161,6 +161,9 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
     left = counts.pending + floor.store.retries_left(working.run)
     if left == 0:
         return RunState.COMPLETED, ""
+    if working.ending is RunState.CANCELLED and counts.pending == 0:
+        floor.store.give_up_retry(working.run.id)
+        return RunState.COMPLETED, RETRY_CANCELLED
     if working.ending is not None:
         return working.ending, working.reason
     return RunState.ABORTED, f"{Reason.INTERNAL}: {left} trials are left over"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 
 from evalbus_server.errors import Conflict, Invalid, Reason
 from evalbus_server.model.experiment import Experiment
@@ -16,16 +17,27 @@ from evalbus_server.runner.session import go_to_work
 
 async def start(floor: Floor, experiment: Experiment, request_id: str, given: Given) -> Run:
     """Start a run over a stored dataset, or find the one that this request has started."""
+    return await once(floor, experiment, request_id, lambda: create(floor, experiment, request_id, given))
+
+
+async def once(
+    floor: Floor, experiment: Experiment, request_id: str, make: Callable[[], Awaitable[Run]], source: str = ""
+) -> Run:
+    """*make* a run, or find the one that the same request has made of the same experiment and *source*.
+
+    Raises:
+        Conflict: REQUEST_ID_REUSED: it was another experiment or source.
+    """
     if not request_id:
-        return await create(floor, experiment, "", given)
+        return await make()
     async with floor.lock(request_id):
         earlier = floor.store.run_of_request(request_id)
-        if earlier is not None:
-            if _asked(earlier) != _asked_digest(experiment):
-                message = f"the request id {request_id!r} was used for another experiment; take a new one"
-                raise Conflict(Reason.REQUEST_ID_REUSED, message)
-            return earlier
-        return await create(floor, experiment, request_id, given)
+        if earlier is None:
+            return await make()
+        if _asked(earlier) != _asked_digest(experiment) or earlier.source != source:
+            message = f"the request id {request_id!r} was used for another experiment; take a new one"
+            raise Conflict(Reason.REQUEST_ID_REUSED, message)
+        return earlier
 
 
 async def create(floor: Floor, experiment: Experiment, request_id: str, given: Given, source: str = "") -> Run:

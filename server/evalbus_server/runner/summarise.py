@@ -36,3 +36,14 @@ async def summarise(floor: Floor, run: Run) -> Summary:
     for _ in work:
         await asyncio.sleep(0)
     return work.result
+
+
+def summarise_at_once(floor: Floor, run: Run) -> Summary:
+    """The same without letting anybody else do something meanwhile."""
+    steps = summarise(floor, run)
+    while True:
+        try:
+            steps.send(None)
+        except StopIteration as end:
+            summary: Summary = end.value
+            return summary

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from evalbus import Failure, Usage
+from evalbus import Failure, FailureCategory, FailureOrigin, Usage
 from evalbus_server.model.run import Outcome, ScoreKey
 from evalbus_server.model.trial import AttemptRecord, Changes, epoch_of, position_of
 from evalbus_server.store import rows
@@ -32,6 +32,11 @@ _MARK_UNANSWERED = f"""
         SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << 32) + r.position
     )
 """
+_MARKED_WITHOUT_SCORES = """
+    SELECT trial FROM retry m WHERE run = :run AND key = -1
+    AND NOT EXISTS (SELECT 1 FROM retry k WHERE k.run = m.run AND k.trial = m.trial AND k.key >= 0)
+"""
+_GIVEN_UP = Failure(FailureCategory.CANCELLED, "the retry was cancelled", "CANCELLED", FailureOrigin.SERVER, False)
 _MARK_SCORES = """
     INSERT OR IGNORE INTO retry (run, trial, key, scorer)
     SELECT m.run, m.trial, k.value, :scorer FROM retry m
@@ -61,6 +66,20 @@ def mark(connection: Connection, run: int, outputs: int, keys: Sequence[ScoreKey
         own = dumps([place for place, key in enumerate(keys) if key.scorer == scorer])
         connection.execute(_MARK_SCORES, {"run": run, "scorer": scorer, "keys": own, "errored": _ERRORED_SCORE})
     return left(connection, run)
+
+
+def give_up(connection: Connection, run: int, now: float) -> None:
+    """Let what is marked stand, in the open transaction, without what has come for it so far.
+
+    A trial whose target had failed has no mark for a score; a new output of it is kept among the attempts.
+    """
+    trials = dumps([trial for (trial,) in connection.rows(_MARKED_WITHOUT_SCORES, {"run": run})])
+    failure = rows.write_failure(_GIVEN_UP)
+    of_trials = {"run": run, "trials": trials}
+    connection.execute(rows.OUTPUTS_TO_ATTEMPTS, {**of_trials, "now": now, "failure": failure})
+    for table in ("score", "output"):
+        connection.execute(f"DELETE FROM {table} WHERE {rows.OF_TRIALS}", of_trials)
+    connection.execute("DELETE FROM retry WHERE run = :run", {"run": run})
 
 
 def left(connection: Connection, run: int) -> int:

@@ -61,6 +61,14 @@ _LAST_BITS = POSITIONS - 1
 _NO_USAGE = (None,) * USAGE_WIDTH
 _NO_VALUE = (None, None)
 
+OF_TRIALS = "run = :run AND trial IN (SELECT value FROM json_each(:trials))"
+OUTPUTS_TO_ATTEMPTS = f"""
+    INSERT OR IGNORE INTO attempt (run, trial, role, attempt, sent_at, duration, category, failure, {_USAGE})
+    SELECT run, trial, -1, attempt, :now, coalesce(latency, 0), {FailureCategory.CANCELLED.value}, :failure, {_USAGE}
+    FROM output WHERE {OF_TRIALS}
+"""
+"""Outputs that are taken back are kept as failed attempts, for what they have consumed."""
+
 
 def qualified(table: str, columns: str) -> str:
     """Columns with the alias of their table before each."""

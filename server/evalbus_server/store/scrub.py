@@ -40,22 +40,16 @@ PAGE_OF_UNJUDGED = f"""
         SELECT 1 FROM result r WHERE r.run = :run AND r.position = o.trial & 4294967295 AND r.epoch = (o.trial >> 32) + 1
     ) FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT {_AT_ONCE}
 """
-_OF_TRIALS = "run = :run AND trial IN (SELECT value FROM json_each(:trials))"
 _EMPTY_OUTPUTS = f"""
     UPDATE output SET content = iif(content IS NULL, NULL, :gone), content_type = NULL, answer = NULL, answer_type = NULL,
         metadata = NULL, detail = NULL
-    WHERE {_OF_TRIALS} AND (content IS NOT :gone OR answer IS NOT NULL OR metadata IS NOT NULL OR detail IS NOT NULL)
+    WHERE {rows.OF_TRIALS} AND (content IS NOT :gone OR answer IS NOT NULL OR metadata IS NOT NULL OR detail IS NOT NULL)
 """
 _EMPTY_PLAIN_SCORES = f"""
     UPDATE score SET label = '', explanation = iif(explanation = '', '', :gone)
-    WHERE {_OF_TRIALS} AND detail IS NULL AND (label <> '' OR explanation NOT IN ('', :gone))
+    WHERE {rows.OF_TRIALS} AND detail IS NULL AND (label <> '' OR explanation NOT IN ('', :gone))
 """
-_DETAILED_SCORES = f"SELECT trial, {rows.SCORE} FROM score WHERE {_OF_TRIALS} AND detail IS NOT NULL"
-_OUTPUT_AS_ATTEMPT = f"""
-    INSERT OR IGNORE INTO attempt (run, trial, role, attempt, sent_at, duration, category, failure, {rows.USAGE})
-    SELECT run, trial, -1, attempt, :now, coalesce(latency, 0), {FailureCategory.CANCELLED.value}, :failure, {rows.USAGE}
-    FROM output WHERE {_OF_TRIALS}
-"""
+_DETAILED_SCORES = f"SELECT trial, {rows.SCORE} FROM score WHERE {rows.OF_TRIALS} AND detail IS NOT NULL"
 _TAKEN_BACK = Failure(
     FailureCategory.CANCELLED, GONE, "NOT_KEPT", FailureOrigin.SERVER, False
 )  # an answer whose trial was not judged, of a run that keeps no outputs
@@ -102,7 +96,7 @@ def _scrub_judged(of: OfRun, extent: Extent, page: list[Row]) -> None:
     if not keep.outputs and of.outputs == of.number:
         of.connection.execute(_EMPTY_OUTPUTS, of_trials)
     if extent.single_scores and not keep.scores:
-        of.connection.execute(f"DELETE FROM score WHERE {_OF_TRIALS}", of_trials)
+        of.connection.execute(f"DELETE FROM score WHERE {rows.OF_TRIALS}", of_trials)
         of.connection.execute(
             f"UPDATE result SET weighted = NULL WHERE run = :run AND ((epoch - 1) << {EPOCH_BITS}) + position IN"
             " (SELECT value FROM json_each(:trials)) AND position >= :first AND position <= :last",
@@ -156,8 +150,8 @@ def _take_back(of: OfRun, now: float) -> Iterator[None]:
     while page := of.connection.rows(PAGE_OF_UNJUDGED, place):
         trials = {"run": of.number, "trials": dumps([trial for _, trial, unjudged in page if unjudged])}
         with of.connection.transaction():
-            of.connection.execute(_OUTPUT_AS_ATTEMPT, {**trials, "now": now, "failure": failure})
+            of.connection.execute(rows.OUTPUTS_TO_ATTEMPTS, {**trials, "now": now, "failure": failure})
             for table in ("score", "output"):
-                of.connection.execute(f"DELETE FROM {table} WHERE {_OF_TRIALS}", trials)
+                of.connection.execute(f"DELETE FROM {table} WHERE {rows.OF_TRIALS}", trials)
         yield
         place["after"] = page[-1][0]

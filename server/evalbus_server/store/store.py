@@ -252,6 +252,16 @@ class Store(Reader):
         self._standings.pop(run_id, None)
         return marked
 
+    def give_up_retry(self, run_id: str) -> None:
+        """Let results stand that were to be replaced and are not yet.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        with self._connection.transaction(durable=True):
+            retry.give_up(self._connection, self._numbers(run_id)[0], self._clock())
+        self._standings.pop(run_id, None)
+
     def change_limits(self, run_id: str, settings: Mapping[str, Any]) -> Run:
         """Note what is set anew in the limits of a run, by path, with an event.
 

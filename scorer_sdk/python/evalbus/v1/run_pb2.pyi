@@ -569,8 +569,13 @@ class RescoreRunRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     EXPERIMENT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id of the run that has the outputs."""
+    request_id: _builtins.str
+    """Up to 100 characters that make the call idempotent, as in StartRunRequest: the same with the same outputs and
+    experiment gives the same run. Empty means none.
+    """
     @_builtins.property
     def experiment(self) -> _experiment_pb2.Experiment:
         """What to do: name, scorers, criteria, reducer, limits, tags. Dataset, target and the number of epochs are those of
@@ -582,10 +587,11 @@ class RescoreRunRequest(_message.Message):
         *,
         run_id: _builtins.str = ...,
         experiment: _experiment_pb2.Experiment | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["experiment", b"experiment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["experiment", b"experiment", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["experiment", b"experiment", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -201,11 +201,13 @@ class RunServiceServicer(object):
         """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
         whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
         stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
-        resumed like any run.
+        resumed like any run. One that is cancelled leaves a run COMPLETED whose trials all have results: what it has not
+        replaced stands.
 
         Errors: those of ResumeRun, and
 
-        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), nothing of it is ERRORED (NOTHING_TO_RUN), or it does not
+        keep what would be needed (NOT_KEPT). Start a new run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -219,7 +221,8 @@ class RunServiceServicer(object):
         Errors: those of StartRun, and
 
         * NOT_FOUND: no run has this id.
-        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first. Or it does not keep its outputs
+        (NOT_KEPT). Start a new run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -85,11 +85,13 @@ class RunServiceStub:
     """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
     whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
     stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
-    resumed like any run.
+    resumed like any run. One that is cancelled leaves a run COMPLETED whose trials all have results: what it has not
+    replaced stands.
 
     Errors: those of ResumeRun, and
 
-    * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+    * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), nothing of it is ERRORED (NOTHING_TO_RUN), or it does not
+      keep what would be needed (NOT_KEPT). Start a new run.
     """
     RescoreRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RescoreRunRequest, _run_pb2.RescoreRunResponse]
     """Scores the outputs of a COMPLETED run anew, in a new run, and returns at once; the target is not asked. Outputs are
@@ -99,7 +101,8 @@ class RunServiceStub:
     Errors: those of StartRun, and
 
     * NOT_FOUND: no run has this id.
-    * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+    * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first. Or it does not keep its outputs
+      (NOT_KEPT). Start a new run.
     """
     UpdateLimits: _aio.UnaryUnaryMultiCallable[_run_pb2.UpdateLimitsRequest, _run_pb2.UpdateLimitsResponse]
     """Changes limits of a run: at once if it is at work, else from when it goes on. Nothing else of a run ever changes.
@@ -263,11 +266,13 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
         whose scores are ERRORED. What is pending is asked too, nothing else is. Each result stands until the new one is
         stored in its place; its failure stays among the attempts. The verdict is made anew. A retry that is interrupted is
-        resumed like any run.
+        resumed like any run. One that is cancelled leaves a run COMPLETED whose trials all have results: what it has not
+        replaced stands.
 
         Errors: those of ResumeRun, and
 
-        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), or nothing of it is ERRORED (NOTHING_TO_RUN).
+        * FAILED_PRECONDITION: the run is at work (RUN_AT_WORK), nothing of it is ERRORED (NOTHING_TO_RUN), or it does not
+          keep what would be needed (NOT_KEPT). Start a new run.
         """
 
     @_abc_1.abstractmethod
@@ -283,7 +288,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: those of StartRun, and
 
         * NOT_FOUND: no run has this id.
-        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first.
+        * FAILED_PRECONDITION: the run is not COMPLETED (RUN_INCOMPLETE). Resume it first. Or it does not keep its outputs
+          (NOT_KEPT). Start a new run.
         """
 
     @_abc_1.abstractmethod

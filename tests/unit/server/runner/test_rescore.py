@@ -11,7 +11,7 @@ import pytest
 
 from evalbus import Item, Output, Score, TrialFailed, Usage
 from evalbus import scorer as scorer_plugin
-from evalbus_server.errors import Invalid, Reason, Unfit
+from evalbus_server.errors import Conflict, Invalid, Reason, Unfit
 from evalbus_server.model.run import Outcome, Run, RunState, Verdict
 from evalbus_server.scorer.builtin import BUILTINS
 from tests.unit.server.runner.test_runs import Desk, desk, numbered, target_of
@@ -138,3 +138,25 @@ async def test_an_experiment_without_scorers_scores_nothing(tmp_path: Path):
         with pytest.raises(Invalid, match="exact_match"):
             await rescored(d, source, scorers=[{"use": "exact_mach"}])
         assert d.rows("SELECT count(*) FROM run") == [(1,)]
+
+
+async def test_one_request_id_rescores_once(tmp_path: Path):
+    """The same run is found again, also once its source cannot be rescored; another use of the id is refused."""
+    async with desk(tmp_path, numbered(5)) as d:
+        first, other = await d.run(PLUGINS), await d.run(PLUGINS)
+        experiment = d.experiment(PLUGINS)
+
+        both = await asyncio.gather(
+            *(d.runs.rescore(first.id, experiment, request_id="again", given=PLUGINS) for _ in range(2))
+        )
+        await d.runs.wait(both[0].id)
+
+        assert both[0].id == both[1].id
+        assert (await d.runs.rescore(first.id, experiment, request_id="again", given=PLUGINS)).id == both[0].id
+        for source, changed in ((other, experiment), (first, d.experiment(PLUGINS, tags=["more"]))):
+            with pytest.raises(Conflict) as caught:
+                await d.runs.rescore(source.id, changed, request_id="again", given=PLUGINS)
+            assert caught.value.reason is Reason.REQUEST_ID_REUSED
+        with pytest.raises(Conflict):
+            await d.runs.start(experiment, request_id="again", given=PLUGINS)
+        assert d.rows("SELECT count(*) FROM run") == [(3,)]

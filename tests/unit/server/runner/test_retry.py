@@ -263,3 +263,42 @@ async def test_a_budget_counts_what_was_used_up_once(tmp_path: Path):
         assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 10)
         usage = (await d.runs.summary(run.id)).usage
         assert usage.input_tokens + usage.output_tokens == 140
+
+
+@pytest.mark.parametrize("paused_before", [False, True])
+async def test_a_cancelled_retry_leaves_the_run_completed_as_it_was_and_can_be_made_again(
+    tmp_path: Path, paused_before: bool
+):
+    """What has come stays, what has not keeps its old result, and no new output stands beside an old failure."""
+    world = World()
+    world.broken |= {"t": {"i1", "i2"}, "one": {"i3"}, "two": {"i4"}}
+    async with desk(tmp_path, numbered(10)) as d:
+        run = await d.run(world.plugins)
+        hold = asyncio.Event()
+        world.repaired().holding = {"two": hold}
+
+        await d.runs.retry(run.id, given=world.plugins)
+        while world.asked["two"].total() < 3 or d.store.run(run.id).counts.errored > 3:
+            await asyncio.sleep(0.01)
+        if paused_before:
+            d.runs.pause(run.id)
+            d.runs._floor.working[run.id].line.cancel()  # type: ignore[union-attr]
+            assert (await d.runs.wait(run.id)).state is RunState.PAUSED
+        d.runs.cancel(run.id)
+        ended = await d.runs.wait(run.id)
+
+        assert (ended.state, ended.verdict) == (RunState.COMPLETED, Verdict.INCONCLUSIVE)
+        assert ended.reason == "CANCELLED: the retry of the run; what it has not replaced stands"
+        assert (ended.counts.passed, ended.counts.errored) == (7, 3)
+        assert d.store.counts(ended) == ended.counts
+        assert d.rows("SELECT count(*) FROM retry") == [(0,)]
+        assert {row[0] for row in d.rows("SELECT trial FROM output")} == {0, *range(3, 10)}
+        assert not d.rows("SELECT 1 FROM score WHERE trial IN (1, 2)")
+        assert (await d.runs.summary(run.id)).run == ended
+
+        hold.set()
+        world.repaired()
+        again = await retried(d, run, world)
+        assert (again.state, again.counts.passed, again.reason) == (RunState.COMPLETED, 10, "")
+        assert world.asked["t"] == Counter(["i1", "i2"])
+        assert_whole(d, again, 10)
