@@ -170,3 +170,27 @@ async def test_streams_of_what_is_not_there_are_refused(served: Served) -> None:
         with pytest.raises(CallFailed) as caught:
             _ = [each async for each in stream]
         assert caught.value.reason == "DATASET_NOT_FOUND"
+
+
+async def test_items_are_listed_and_exported_by_their_tags(served: Served) -> None:
+    given = [Item(f"i{n}", "x", tags=["even"] * (n % 2 == 0) + ["third"] * (n % 3 == 0)) for n in range(9_000)]
+    await served.client.upload_dataset("tagged", given)
+    wanted = [f"i{n}" for n in range(0, 9_000, 6)]
+
+    assert [item.id async for item in served.client.items("tagged", tags=["third", "even"])] == wanted
+    assert [item async for item in served.client.items("tagged", tags=["even", "odd"])] == []
+    async with served.channel() as channel:
+        _, datasets = stubs(channel)
+        request = dataset_pb2.ListItemsRequest(name="tagged", tags=["even", "third"], page_size=500)
+        found: list[str] = []
+        pages = 0
+        while pages == 0 or request.page_token:
+            page = await datasets.ListItems(request)
+            found += [item.id for item in page.items]
+            request.page_token = page.next_page_token
+            pages += 1
+        assert found == wanted
+        assert pages < 10
+        first = await datasets.ListItems(dataset_pb2.ListItemsRequest(name="tagged", tags=["even"], page_size=1))
+        other = dataset_pb2.ListItemsRequest(name="tagged", page_token=first.next_page_token)
+        assert "page token" in ((await failure(datasets.ListItems(other))).details() or "")

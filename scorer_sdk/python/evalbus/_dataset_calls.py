@@ -169,13 +169,16 @@ class DatasetCalls:
         response = await self._server.ask(self._server.datasets.GetItem, request)
         return item_from_proto(response.item)
 
-    async def items(self, name: str, version: int | None = None) -> AsyncGenerator[Item, None]:
-        """All items as of a version, or of the newest, in the dataset's order, as they are read.
+    async def items(
+        self, name: str, version: int | None = None, *, tags: Sequence[str] = ()
+    ) -> AsyncGenerator[Item, None]:
+        """All items as of a version, or of the newest, in the dataset's order, as they are read; with *tags* those
+        that have all of them.
 
         Raises:
             CallFailed: DATASET_NOT_FOUND.
         """
-        request = dataset_pb2.ExportDatasetRequest(name=name, version=version)
+        request = dataset_pb2.ExportDatasetRequest(name=name, version=version, tags=tags)
         async with aclosing(self._server.stream(self._server.datasets.ExportDataset, request)) as batches:
             async for batch in batches:
                 for message in batch.items:

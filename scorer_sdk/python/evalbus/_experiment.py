@@ -166,27 +166,40 @@ class _Part:
         ]
 
 
+_OF_FILES = ("path", "command", "fields", "format", "delimiter", "encoding", "ids", "join", "from", "shuffle_choices")
+"""Keys of a dataset that say how a file is read, which a client does not do."""
+
+
 def _dataset(part: _Part, message: pb.DatasetSelection) -> None:
-    for key in ("path", "command", "fields", "format"):
+    for key in _OF_FILES:
         if part.take(key) is not None:
             raise part.fault(key, "a client does not read files; upload the items, then name the dataset")
-    name, version, records = part.text("name"), part.whole("version"), part.many("records")
-    if records:
-        for index, record in enumerate(records):
-            message.inline.items.append(wire.item_to_proto(_item(part, f"records[{index}]", record)))
-    else:
-        message.stored.name = name
-        if version is not None:
-            message.stored.version = version
+    _source(part, message)
     message.items.extend(part.texts("items"))
+    message.tags.extend(part.texts("tags"))
     scorers = part.take("scorers")
     if scorers is not None:
         message.scorers.names.extend(_Part({"scorers": scorers}, part.where).texts("scorers"))
         message.scorers.SetInParent()
-    limit = part.whole("limit")
-    if limit is not None:
-        message.limit = limit
+    for key in ("limit", "shuffle"):
+        number = part.whole(key)
+        if number is not None:
+            setattr(message, key, number)
     part.end()
+
+
+def _source(part: _Part, message: pb.DatasetSelection) -> None:
+    name, version, records = part.text("name"), part.whole("version"), part.many("records")
+    if records:
+        for key, value in (("name", name), ("version", version)):
+            if value:
+                raise part.fault(key, "goes with a stored dataset, not with records; leave one of them out")
+        for index, record in enumerate(records):
+            message.inline.items.append(wire.item_to_proto(_item(part, f"records[{index}]", record)))
+        return
+    message.stored.name = name
+    if version is not None:
+        message.stored.version = version
 
 
 def _scorers_from(part: _Part, *, written: bool) -> pb.ScorersFrom.ValueType:

@@ -15,6 +15,7 @@ from evalbus.wire import item_to_proto
 from evalbus_server.api.pages import Tokens, page_size
 from evalbus_server.api.upload import MOST_ITEMS, Incoming, batch_of, checked_name, ids_of
 from evalbus_server.model.dataset import Edited
+from evalbus_server.model.trial import StoredItem
 from evalbus_server.runner.datasets import Datasets, Imported
 from evalbus_server.store import Store
 from evalbus_server.wire.dataset import (
@@ -123,14 +124,16 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
     async def ListItems(self, request: dataset_pb2.ListItemsRequest, context: Context) -> dataset_pb2.ListItemsResponse:
         """A page of items. A token belongs to the version that the first page was of, also if that was the newest."""
         wanted = _version(request)
-        tokens = Tokens("items", request.name, wanted)
+        tags = list(request.tags)
+        tokens = Tokens("items", request.name, wanted, *tags)
         place = tokens.place(request.page_token, [int, int])
         version = self._store.dataset(request.name, wanted if place is None else place[0]).version
         after = -1 if place is None else place[1]
         size = page_size(request.page_size, default=PAGE, most=LONGEST_PAGE)
         response = dataset_pb2.ListItemsResponse(version=version)
         length = 0
-        for stored in self._store.items(request.name, version, after=after, limit=size + 1):
+        page, further = self._page(request.name, version, tags, after, size + 1)
+        for stored in page:
             message = item_to_proto(stored.item)
             length += message.ByteSize()
             if response.items and (len(response.items) == size or length > BYTES):
@@ -138,6 +141,8 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
                 break
             response.items.append(message)
             after = stored.position
+        else:
+            response.next_page_token = "" if further is None else tokens.after(version, further)
         return response
 
     async def ExportDataset(
@@ -145,13 +150,22 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
     ) -> AsyncIterator[dataset_pb2.ExportDatasetResponse]:
         """All items, in batches."""
         version = self._store.dataset(request.name, _version(request)).version
-        after = -1
-        while page := self._store.items(request.name, version, after=after, limit=MOST_ITEMS):
-            after = page[-1].position
+        after: int | None = -1
+        while after is not None:
+            page, after = self._page(request.name, version, list(request.tags), after, MOST_ITEMS)
             messages = [item_to_proto(stored.item) for stored in page]
             for batch in _batches(messages, BYTES):
                 yield dataset_pb2.ExportDatasetResponse(items=batch)
             await asyncio.sleep(0)
+
+    def _page(
+        self, name: str, version: int, tags: list[str], after: int, limit: int
+    ) -> tuple[list[StoredItem], int | None]:
+        """Items with all of some tags, and behind which position to go on; None: these were the last."""
+        if tags:
+            return self._store.items_with(name, version, tags, after=after, limit=limit)
+        page = self._store.items(name, version, after=after, limit=limit)
+        return page, page[-1].position if len(page) == limit else None
 
     async def ListVersions(
         self, request: dataset_pb2.ListVersionsRequest, context: Context

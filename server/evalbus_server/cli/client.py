@@ -90,9 +90,10 @@ class Remote:
         sample = _Sample(experiment.scorers_from == "items")
         read = experiment.dataset.source != "stored"
         if read:
-            selector = Selector(experiment.dataset.items, experiment.dataset.limit)
+            use = experiment.dataset
+            selector = Selector(use.items, use.limit, use.tags)
             for item in _items(experiment):
-                if selector.takes(item.id):
+                if selector.takes(item.id, item.tags):
                     sample.add(item)
             dataset = DatasetUse(records=(), scorers=await self._default_scorers(experiment))
             experiment = experiment.model_copy(update={"dataset": dataset})

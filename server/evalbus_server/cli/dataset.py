@@ -49,6 +49,7 @@ class Foreign(StrEnum):
     VOLTAGENT = "voltagent"
     MASTRA = "mastra"
     RESULTS = "results"
+    CHAT_COMPLETIONS = "chat_completions"
 
 
 class ExportFormat(StrEnum):
@@ -85,6 +86,9 @@ def import_(  # noqa: PLR0913  # each is an option
     ids: Annotated[
         str, typer.Option(metavar="HOW", help="Make missing ids of the content, or of the position.")
     ] = "content",
+    shuffle_choices: Annotated[
+        int | None, typer.Option(metavar="SEED", min=0, help="Put the choices of each item in another order.")
+    ] = None,
     tag: Tags = None,
     db: Db = None,
     server: Server = None,
@@ -110,6 +114,7 @@ def import_(  # noqa: PLR0913  # each is an option
         encoding=encoding,
         delimiter=delimiter,
         ids=ids,
+        shuffle_choices=shuffle_choices,
         tags=tuple(tag or ()),
     )
     return datasets_import.import_file(Where(db, server), wanted, as_json=as_json)

@@ -17,7 +17,8 @@ from evalbus_server.cli.datasets_text import info_document, items_text, json_val
 from evalbus_server.cli.figures import plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.dataset import exports
-from evalbus_server.dataset.read import ReadOptions, read_file, read_stream, remade
+from evalbus_server.dataset.parts import remade
+from evalbus_server.dataset.read import ReadOptions, read_file, read_stream
 from evalbus_server.dataset.source import format_of
 from evalbus_server.errors import Invalid, NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange

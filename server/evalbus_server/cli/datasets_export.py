@@ -32,17 +32,17 @@ def export(where: Where, name: str, chosen: Chosen, written: Written) -> None:
         version = await source.dataset(name, chosen.version)
         with ExitStack() as stack:
             file = _out(written, stack)
-            async with aclosing(source.items(name, version.version)) as pages:  # type: ignore[type-var]
+            async with aclosing(source.items(name, version.version, chosen.tags)) as pages:  # type: ignore[type-var]
                 if written.format == "parquet":
                     from evalbus_server.dataset.parquet_out import ParquetFile
 
                     parquet = stack.enter_context(ParquetFile(file))
                     async for page in pages:
-                        parquet.write([item for item in page if chosen.takes(item)])
+                        parquet.write(page)
                     return
                 first = True
                 async for page in pages:
-                    _write(file, [item for item in page if chosen.takes(item)], written, first)
+                    _write(file, page, written, first)
                     first = False
                 if first:
                     _write(file, [], written, first)

@@ -49,6 +49,7 @@ class Import:
     encoding: str | None = None
     delimiter: str | None = None
     ids: str = "content"
+    shuffle_choices: int | None = None
     tags: tuple[str, ...] = ()
 
 
@@ -114,6 +115,7 @@ def read_options(wanted: Import) -> ReadOptions:
         records=wanted.records,
         join=wanted.join,
         foreign=wanted.foreign,
+        shuffle_choices=wanted.shuffle_choices,
         tags=wanted.tags,
         remembered=REMEMBERED,
     )

@@ -70,12 +70,13 @@ class LocalDatasets:
         """A dataset at a version."""
         return self._reader.dataset(name, version)
 
-    async def items(self, name: str, version: int) -> AsyncIterator[list[Item]]:
-        """The items of a version, in pages."""
-        after = -1
-        while page := self._reader.items(name, version, after=after, limit=PAGE):
-            yield [stored.item for stored in page]
-            after = page[-1].position
+    async def items(self, name: str, version: int, tags: Sequence[str]) -> AsyncIterator[list[Item]]:
+        """The items of a version that have all of some tags, in pages."""
+        after: int | None = -1
+        while after is not None:
+            page, after = self._reader.items_with(name, version, tags, after=after, limit=PAGE)
+            if page:
+                yield [stored.item for stored in page]
 
     async def item(self, name: str, version: int | None, id: str) -> Item:
         """An item of a version."""

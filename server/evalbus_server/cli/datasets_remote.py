@@ -86,10 +86,10 @@ class RemoteDatasets:
         """A dataset at a version."""
         return _dataset(await self._client.get_dataset(name, version))
 
-    async def items(self, name: str, version: int) -> AsyncIterator[list[Item]]:
-        """The items of a version, in pages."""
+    async def items(self, name: str, version: int, tags: Sequence[str]) -> AsyncIterator[list[Item]]:
+        """The items of a version that have all of some tags, in pages."""
         page: list[Item] = []
-        async with aclosing(self._client.items(name, version)) as items:
+        async with aclosing(self._client.items(name, version, tags=tags)) as items:
             async for item in items:
                 page.append(item)
                 if len(page) == PAGE:

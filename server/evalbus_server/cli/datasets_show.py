@@ -28,10 +28,6 @@ class Chosen:
     tags: tuple[str, ...]
     limit: int | None
 
-    def takes(self, item: Item) -> bool:
-        """Whether an item has all the tags."""
-        return all(tag in item.tags for tag in self.tags)
-
 
 def show_list(where: Where, *, as_json: bool) -> None:
     """Print datasets by name."""
@@ -54,9 +50,9 @@ def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> N
         version = info.latest if chosen.version is None else await source.dataset(name, chosen.version)
         first: list[Item] = []
         if chosen.limit:
-            async with aclosing(source.items(name, version.version)) as pages:  # type: ignore[type-var]
+            async with aclosing(source.items(name, version.version, chosen.tags)) as pages:  # type: ignore[type-var]
                 async for page in pages:
-                    first += [item for item in page if chosen.takes(item)]
+                    first += page
                     if len(first) >= chosen.limit:
                         break
         return info, version, first[: chosen.limit or 0]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from evalbus import NULL, Value
 from evalbus_server.dataset.cells import Row, cell_of, elements, members, object_of, raw_json
+from evalbus_server.dataset.chat import chat_completions
 from evalbus_server.dataset.refusal import RowRefused
 
 Cells = dict[str, Value]
@@ -112,6 +113,7 @@ def results(cells: Cells) -> Cells:
 
 
 FOREIGN: dict[str, Callable[[Cells], Cells]] = {
+    "chat_completions": chat_completions,
     "inspect_ai": inspect_ai,
     "promptfoo": promptfoo,
     "openai_evals": openai_evals,
@@ -121,6 +123,9 @@ FOREIGN: dict[str, Callable[[Cells], Cells]] = {
 }
 RECORDS = {"voltagent": "data", "mastra": "items", "promptfoo": "tests"}
 """Where the rows stand if the file is one JSON object."""
+
+IDS = {"chat_completions": "custom_id"}
+"""The column by which rows of two files are joined."""
 
 
 def turned(row: Row, name: str) -> Row:

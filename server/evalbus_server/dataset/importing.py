@@ -10,7 +10,8 @@ from typing import Protocol
 
 from evalbus import Item
 from evalbus_server.dataset.lines import LineIndex
-from evalbus_server.dataset.read import Batch, remade, repeated_id
+from evalbus_server.dataset.parts import remade
+from evalbus_server.dataset.read import Batch, repeated_id
 from evalbus_server.dataset.refusal import SHOWN, DatasetInvalid, Refusal
 from evalbus_server.model.dataset import Fault, Repeated
 

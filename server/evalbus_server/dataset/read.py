@@ -18,13 +18,15 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from evalbus import Item, Value, _json
 from evalbus_server.dataset import exports
 from evalbus_server.dataset.cells import Row
+from evalbus_server.dataset.choices import ChoiceShuffler
 from evalbus_server.dataset.command import command_output
 from evalbus_server.dataset.delimited import delimited_rows, found_delimiter
-from evalbus_server.dataset.foreign import RECORDS, turned
+from evalbus_server.dataset.foreign import IDS, RECORDS, turned
 from evalbus_server.dataset.join import joined
 from evalbus_server.dataset.json_document import json_document_rows
 from evalbus_server.dataset.json_rows import json_line_rows, json_list_rows
 from evalbus_server.dataset.mapping import FieldMapping
+from evalbus_server.dataset.parts import remade
 from evalbus_server.dataset.refusal import SHOWN, DatasetInvalid, FileRefused, Refusal, RowRefused
 from evalbus_server.dataset.source import Format, Line, format_of, lines_of, open_bytes, pieces_of
 from evalbus_server.errors import Invalid, Reason
@@ -62,6 +64,8 @@ class ReadOptions:
     """The form of another system that rows have; see foreign.py."""
     tags: tuple[str, ...] = ()
     """Tags that every item gets beside its own."""
+    shuffle_choices: int | None = None
+    """The seed of the order in which each item's choices are put; None: as they are."""
     remembered: int | None = None
     """Reading remembers the ids of so many items, and whoever stores them finds those that come twice later. None: all."""
 
@@ -99,12 +103,24 @@ def read_batches(
         DatasetInvalid: rows are refused; nothing of what came before counts.
         Invalid: the mapping or an option is not acceptable, or a command failed.
     """
-    options = ReadOptions(use.fields, use.ids, use.format, use.delimiter, use.encoding, refused, remembered=remembered)
+    options = ReadOptions(
+        use.fields,
+        use.ids,
+        use.format,
+        use.delimiter,
+        use.encoding,
+        refused,
+        records=use.inside,
+        join=use.joined,
+        foreign=use.from_,
+        shuffle_choices=use.shuffle_choices,
+        remembered=remembered,
+    )
     match use.source:
         case "path":
             return read_file(use.file, options, name=use.path)
         case "records":
-            return read_records(use.records or (), options)
+            return read_records(use.in_place, options)
         case "command":
             return read_command(use.command or (), use.folder, options)
     raise Invalid(Reason.DATASET_INVALID, f"the dataset {use.name!r} is stored; there is nothing to read")
@@ -132,15 +148,18 @@ def read_stream(file: BinaryIO, format: Format, options: ReadOptions | None = No
 
 def read_records(records: Iterable[Mapping[str, Any]], options: ReadOptions | None = None) -> Iterator[Batch]:
     """The items of records in place. Raises as `read_batches` does."""
-    return _items(_record_rows(records), options or ReadOptions(), "dataset.records", unit="record")
+    options = options or ReadOptions()
+    with _second(options) as others:
+        yield from _items(_record_rows(records), options, "dataset.records", unit="record", others=others)
 
 
 def read_command(argv: Sequence[str], folder: str, options: ReadOptions | None = None) -> Iterator[Batch]:
     """The items that a command prints as JSON lines, once it has ended well. Raises as `read_batches` does."""
     options = options or ReadOptions()
     shown = " ".join(argv)
-    with command_output(argv, folder) as output:
-        yield from _items(_rows(output.file, options.format or "jsonl", options), options, shown, output.finish)
+    with command_output(argv, folder) as output, _second(options) as others:
+        rows = _rows(output.file, options.format or "jsonl", options)
+        yield from _items(rows, options, shown, output.finish, others=others)
 
 
 def inline(records: Iterable[Mapping[str, Any]], fields: Mapping[str, FieldSource] | None = None) -> tuple[Item, ...]:
@@ -216,7 +235,9 @@ def _second(options: ReadOptions) -> Iterator[Rows | None]:
         format = format_of(options.join, same)
         file = open_bytes(options.join, format)
     with file:
-        yield _rows(file, format, replace(options, format=format))
+        yield _rows(
+            file, format, replace(options, format=format, records=options.records if format == "json" else None)
+        )
 
 
 def _record_rows(records: Iterable[Mapping[str, Any]]) -> Rows:
@@ -317,6 +338,8 @@ class _Maker:
         """The line of each id, of as many as there is room for."""
         self.copies: dict[str, int] = {}
         """How often each content came that brought no id."""
+        seed = options.shuffle_choices
+        self.shuffler = None if seed is None else ChoiceShuffler(seed)
         self.counted = True
         """Whether the last id is its own."""
 
@@ -324,7 +347,8 @@ class _Maker:
     def id_column(self) -> str:
         """Where rows have their ids."""
         source = self.options.fields.get("id")
-        return "id" if source is None or not isinstance(source.from_, str) else source.from_
+        usual = IDS.get(self.options.foreign or "", "id")
+        return usual if source is None or not isinstance(source.from_, str) else source.from_
 
     def make(self, row: Row | Refusal) -> _Made | Refusal:
         self.rows += 1
@@ -337,6 +361,8 @@ class _Maker:
                 self.columns = tuple(row.cells)
             self.counted = True
             item = self.mapping.item(row, self.make_id)
+            if self.shuffler is not None:
+                item = self.shuffler.shuffled(item)
             if self.options.tags:
                 item = tagged(item, self.options.tags)
             self.claim(item.id, row.line)
@@ -361,8 +387,9 @@ class _Maker:
         if first is None:
             if len(self.lines) < self.room:
                 self.lines[id] = line
-        elif first != line:
-            raise repeated_id(id, f"{self.unit} {first}")
+        else:
+            same = "another row of " if first == line else ""
+            raise repeated_id(id, f"{same}{self.unit} {first}")
 
     def weigh(self, item: Item, size: int) -> None:
         encoded = item_size(item) if size > LARGEST_ITEM // 8 else 0
@@ -381,23 +408,6 @@ def repeated_id(id: str, where: str) -> RowRefused:
 def tagged(item: Item, tags: Sequence[str]) -> Item:
     """The same item with more tags."""
     return remade(item, tags=tuple(dict.fromkeys((*item.tags, *tags))))
-
-
-def remade(item: Item, **parts: Any) -> Item:
-    """The same item with other parts."""
-    made = {
-        "id": item.id,
-        "input": item.input,
-        "expected": item.expected,
-        "metadata": item.metadata_json,
-        "tags": item.tags,
-        "choices": item.choices,
-        "messages": item.messages,
-        "tool_mocks": item.tool_mocks,
-        "scorers": item.scorers,
-        "output": item.output,
-    }
-    return Item(**{**made, **parts})
 
 
 @contextlib.contextmanager

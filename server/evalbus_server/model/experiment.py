@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -47,6 +47,11 @@ from evalbus_server.model.written import (
     WeightOrMap,
     WrittenErrorLimit,
 )
+
+Form: TypeAlias = Literal[
+    "inspect_ai", "promptfoo", "openai_evals", "voltagent", "mastra", "results", "chat_completions"
+]
+"""Forms of other systems that rows of a dataset may have."""
 
 
 class _Part(BaseModel):
@@ -93,14 +98,25 @@ class DatasetUse(_Part):
     """Alone: a dataset that is stored. Beside another source: the name to store it under."""
     version: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     """Of a stored dataset; None: the newest when the run starts."""
-    records: Many[JsonObject] | None = None
+    records: Text | Many[JsonObject] | None = None
+    """The items in place; or, with a path or a command, where the rows stand in its JSON document."""
     command: Annotated[Many[Text], Field(min_length=1)] | None = None
     fields: dict[Name, FieldSource] = Field(default_factory=dict)
     """Which parts of a row become which fields of an item."""
+    join: Text | None = None
+    """A second file, relative to the experiment's folder, whose rows are joined to those of the first by their ids."""
+    from_: Annotated[Form | None, Field(alias="from")] = None
+    """The form of another system that rows have."""
+    shuffle_choices: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    """A seed: the choices of each item are put in another order, and letters in `expected` follow them."""
     items: Many[Text] = ()
     """Globs on the id; () selects all."""
+    tags: Many[Text] = ()
+    """Tags that an item has to have, all of them."""
+    shuffle: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    """A seed: items are asked in the order of `random.Random(seed).shuffle`, and `limit` takes the first of these."""
     limit: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
-    format: Literal["jsonl", "json", "csv", "tsv"] | None = None
+    format: Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet"] | None = None
     """None: the file's suffix says it."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     encoding: Text | None = None
@@ -122,22 +138,49 @@ class DatasetUse(_Part):
         """Which of the four it is."""
         if self.path is not None:
             return "path"
-        if self.records is not None:
-            return "records"
-        return "stored" if self.command is None else "command"
+        if self.command is not None:
+            return "command"
+        return "stored" if self.records is None else "records"
+
+    @property
+    def in_place(self) -> Sequence[dict[str, Any]]:
+        """The records that stand in the experiment."""
+        return () if self.records is None or isinstance(self.records, str) else self.records
+
+    @property
+    def inside(self) -> str | None:
+        """Where the rows stand in the document of a path or a command; None: it is no such document."""
+        return self.records if isinstance(self.records, str) else None
+
+    @property
+    def joined(self) -> Path | None:
+        """The second file."""
+        return None if self.join is None else in_folder(self.join, self.folder)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it takes other items than the first ones, or in another order."""
+        return bool(self.items or self.tags) or self.shuffle is not None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         sources = [key for key in ("path", "records", "command") if getattr(self, key) is not None]
+        if isinstance(self.records, str):
+            sources.remove("records")
+            if not sources:
+                raise ValueError("records is a path inside a document, but no path or command brings one; write a list")
         if len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)} exclude each other; keep one")
         if not sources and self.name is None:
             raise ValueError("says no items; give path, name, records or command")
         if sources and self.version is not None:
             raise ValueError(f"version goes with a stored dataset, not with {sources[0]}; leave one of them out")
-        reading = [key for key in ("fields", "format", "delimiter", "encoding") if getattr(self, key)]
+        reading = [key for key in ("fields", "format", "delimiter", "encoding", "join", "from_") if getattr(self, key)]
+        if self.shuffle_choices is not None:
+            reading.append("shuffle_choices")
         if not sources and reading:
-            raise ValueError(f"{reading[0]} says how to read a file, but the dataset is stored; leave it out")
+            read = reading[0].removesuffix("_")
+            raise ValueError(f"{read} says how to read a file, but the dataset is stored; leave it out")
         return self
 
 
@@ -461,7 +504,15 @@ class Experiment(_Part):
     def over(self, name: str, version: int) -> Experiment:
         """The same over a version of a stored dataset, whatever it read its items from before."""
         use = self.dataset
-        dataset = DatasetUse(name=name, version=version, items=use.items, limit=use.limit, scorers=use.scorers)
+        dataset = DatasetUse(
+            name=name,
+            version=version,
+            items=use.items,
+            tags=use.tags,
+            shuffle=use.shuffle,
+            limit=use.limit,
+            scorers=use.scorers,
+        )
         return self.model_copy(update={"dataset": dataset})
 
     def with_builtins(self, names: Sequence[str]) -> Experiment:

@@ -89,14 +89,14 @@ class DatasetVersion:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which items of a dataset version a run asks, in dataset order."""
+    """Which items of a dataset version a run asks, and in which order."""
 
-    patterns: tuple[str, ...] = ()
-    """Globs on the raw item id; () selects all."""
+    listed: bool = False
+    """Whether they are in a list of the run's own; else they are the first ones of the version, in dataset order."""
     items: int = 0
     """How many items are selected."""
-    last_position: int = -1
-    """The position of the last selected item; -1 if none is."""
+    last: int = -1
+    """The position of the last selected item, or its place in the list, from 0; -1 if none is selected."""
 
 
 @dataclass(frozen=True, slots=True)

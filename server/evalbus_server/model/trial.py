@@ -78,6 +78,14 @@ class StoredItem:
         return _ROW + len(asked) + len(expected or "") + len(metadata or "") + len(detail or "")
 
 
+class Outline(NamedTuple):
+    """What can be chosen by in an item of a dataset version."""
+
+    position: int
+    id: str
+    tags: tuple[str, ...]
+
+
 class OpenTrial:
     """A trial that has no result yet. Mutable: the stations of the line fill it in.
 

@@ -81,20 +81,26 @@ class Wishes:
 
 def wishes_of(items: Iterable[Item], experiment: Experiment, default: tuple[str, ...]) -> Wishes:
     """What items that are not stored yet name, and the dataset by *default*."""
-    selector = Selector(experiment.dataset.items, experiment.dataset.limit)
-    taken = [item.scorers for item in items if selector.takes(item.id)]
+    use = experiment.dataset
+    selector = Selector(use.items, use.limit, use.tags)
+    taken = [item.scorers for item in items if selector.takes(item.id, item.tags)]
     return Wishes(len(taken), Counter(own for own in taken if own is not None), default)
 
 
-async def stored_wishes(store: Store, dataset: DatasetVersion, selection: Selection, experiment: Experiment) -> Wishes:
-    """What the selected items of a stored dataset name."""
+async def stored_wishes(
+    store: Store, dataset: DatasetVersion, selection: Selection, chosen: Sequence[int], experiment: Experiment
+) -> Wishes:
+    """What the selected items of a stored dataset name; *chosen* are their positions if the selection is listed."""
     own: Counter[tuple[str, ...]] = Counter()
-    selector = Selector(selection.patterns)
+    end = max(chosen, default=-1) if selection.listed else selection.last
+    taken = bytearray(end + 1)
+    for position in chosen:
+        taken[position] = 1
     after = -1
-    while after < selection.last_position:
-        last = min(after + _AT_ONCE, selection.last_position)
-        for id, names in store.own_scorers(dataset.name, dataset.version, after=after, last=last):
-            if selector.takes(id):
+    while after < end:
+        last = min(after + _AT_ONCE, end)
+        for position, names in store.own_scorers(dataset.name, dataset.version, after=after, last=last):
+            if taken[position] or not selection.listed:
                 own[names] += 1
         after = last
         await asyncio.sleep(0)

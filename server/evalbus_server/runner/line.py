@@ -180,7 +180,7 @@ class Line:
         assert self._panel is not None
         for epoch in range(1, self.run.epochs + 1):
             after = -1
-            while after < self.run.selection.last_position and not self._stopping.is_set():
+            while after < self.run.selection.last and not self._stopping.is_set():
                 while self._in_line + PAGE > self._window or self._bytes > WINDOW_BYTES:
                     self._room.clear()
                     if not await self._room_or_stop():

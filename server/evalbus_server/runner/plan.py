@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evalbus import Item, PluginInfo
 from evalbus_server.aggregate.criteria import check_criteria
-from evalbus_server.dataset.select import Selector
+from evalbus_server.dataset.select import Selector, shuffle
 from evalbus_server.errors import Invalid, NotFound, Reason, ServerError, Unfit
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import DatasetVersion, RunState, ScoreKey, Selection
 from evalbus_server.model.trial import EPOCHS
 from evalbus_server.runner.assigning import stored_wishes, wishes_of
 from evalbus_server.runner.crew import Call, Crew
-from evalbus_server.runner.floor import PAGE, Floor, Given
+from evalbus_server.runner.floor import Floor, Given
 from evalbus_server.store import Store
+
+OUTLINES = 1_000
+"""Items that one step of a selection looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,17 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
     wishes = None
     if items is None:
         dataset = dataset_of(floor.store, experiment)
-        selection = await select(floor.store, experiment, dataset)
+        selection, chosen = await select(floor.store, experiment, dataset)
         count = selection.items
         if experiment.scorers_from == "items":
-            wishes = await stored_wishes(floor.store, dataset, selection, experiment)
+            wishes = await stored_wishes(floor.store, dataset, selection, chosen, experiment)
     elif experiment.scorers_from == "items":
         wishes = wishes_of(items, experiment, _default(floor.store, experiment))
         count = wishes.items
     else:
-        selector = Selector(experiment.dataset.items, experiment.dataset.limit)
-        count = sum(1 for item in items if selector.takes(item.id))
+        use = experiment.dataset
+        selector = Selector(use.items, use.limit, use.tags)
+        count = sum(1 for item in items if selector.takes(item.id, item.tags))
     check_size(experiment, count)
     known = floor.means.in_process(given, scorers=True)
     builtins = () if wishes is None else wishes.builtins(experiment, known)
@@ -111,23 +116,27 @@ def dataset_of(store: Store, experiment: Experiment) -> DatasetVersion:
     return store.dataset(use.name, use.version)
 
 
-async def select(store: Store, experiment: Experiment, dataset: DatasetVersion) -> Selection:
-    """Count the selected items, and find the last one."""
+async def select(store: Store, experiment: Experiment, dataset: DatasetVersion) -> tuple[Selection, Sequence[int]]:
+    """Find the selected items: the selection, and the positions of its items if it is listed."""
     use = experiment.dataset
-    if not use.items and use.limit is None:
-        return Selection((), dataset.items, store.last_position(dataset.name, dataset.version))
-    selector = Selector(use.items, use.limit)
-    after = last = -1
-    count = 0
-    while page := store.items(dataset.name, dataset.version, after=after, limit=PAGE):
+    if not use.chooses and use.limit is None:
+        return Selection(False, dataset.items, store.last_position(dataset.name, dataset.version)), ()
+    selector = Selector(use.items, use.limit if use.shuffle is None else None, use.tags)
+    after = -1
+    chosen = array("I")
+    while page := store.outlines(dataset.name, dataset.version, after=after, limit=OUTLINES):
         after = page[-1].position
-        for stored in page:
-            if selector.takes(stored.id):
-                count, last = count + 1, stored.position
+        chosen.extend(each.position for each in page if selector.takes(each.id, each.tags))
         if selector.full:
             break
         await asyncio.sleep(0)
-    return Selection(use.items, count, last)
+    if use.shuffle is not None:
+        for _ in shuffle(chosen, use.shuffle):
+            await asyncio.sleep(0)
+        del chosen[use.limit or len(chosen) :]
+    if not use.chooses:
+        return Selection(False, len(chosen), chosen[-1] if chosen else -1), ()
+    return Selection(True, len(chosen), len(chosen) - 1), chosen
 
 
 def check_size(experiment: Experiment, items: int) -> None:
@@ -138,7 +147,9 @@ def check_size(experiment: Experiment, items: int) -> None:
         Invalid: too many epochs.
     """
     if items == 0:
-        chosen = " with these `items` and `limit`" if experiment.dataset.items or experiment.dataset.limit else ""
+        use = experiment.dataset
+        said = [f"`{key}`" for key in ("items", "tags", "limit") if getattr(use, key)]
+        chosen = f" with these {' and '.join(said)}" if said else ""
         raise Unfit(Reason.NOTHING_TO_RUN, f"nothing to run: the dataset has no item{chosen}", field="dataset")
     if experiment.epochs.count > EPOCHS:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")

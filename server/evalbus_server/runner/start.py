@@ -43,12 +43,12 @@ async def once(
 async def create(floor: Floor, experiment: Experiment, request_id: str, given: Given, source: str = "") -> Run:
     """Check and store a run, and let it go to work; *source* is the run whose outputs it scores."""
     dataset = dataset_of(floor.store, experiment)
-    selection = await select(floor.store, experiment, dataset)
+    selection, chosen = await select(floor.store, experiment, dataset)
     check_size(experiment, selection.items)
     experiment = experiment.over(dataset.name, dataset.version)
     wishes, known = None, floor.means.in_process(given, scorers=True)
     if experiment.scorers_from == "items":
-        wishes = await stored_wishes(floor.store, dataset, selection, experiment)
+        wishes = await stored_wishes(floor.store, dataset, selection, chosen, experiment)
     builtins = () if wishes is None else wishes.builtins(experiment, known)
     run_id = new_run_id(floor.clock())
     complete = experiment.with_builtins(builtins)
@@ -78,7 +78,8 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
                 request_id=request_id,
                 source=source,
                 assignment=assignment,
-            )
+            ),
+            chosen,
         )
     except BaseException:
         await crew.dismiss()

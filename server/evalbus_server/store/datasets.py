@@ -7,15 +7,18 @@ whole datasets, edits.py for single items.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
 from evalbus_server.errors import Conflict, NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, InfoChange, ItemVersion, VersionInfo
 from evalbus_server.model.run import DatasetVersion
-from evalbus_server.model.trial import StoredItem
+from evalbus_server.model.trial import Outline, StoredItem
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.documents import dumps, loads
 
+_LOOKED_AT = 4_096
+"""Positions at which one page of tagged items looks."""
 _VERSION = "d.name, v.version, v.items, v.digest, v.created_at"
 AS_OF = "i.first_version <= :version AND (i.last_version IS NULL OR i.last_version >= :version)"
 """Which rows of `item` belong to a version."""
@@ -29,12 +32,24 @@ LIST_DATASETS = f"""
     WHERE d.name > :after ORDER BY d.name LIMIT :limit
 """
 OWN_SCORERS = f"""
-    SELECT i.id, json_extract(i.detail, '$.scorers') FROM item i
+    SELECT i.position, json_extract(i.detail, '$.scorers') FROM item i
     WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
     AND i.detail IS NOT NULL AND json_type(i.detail, '$.scorers') IS NOT NULL
 """
 PAGE_OF_ITEMS = f"""
     SELECT i.position, {rows.qualified("i", rows.ITEM)} FROM item i
+    WHERE i.dataset = :dataset AND i.position > :after AND {AS_OF}
+    ORDER BY i.position LIMIT :limit
+"""
+PAGE_OF_TAGGED = f"""
+    SELECT i.position, {rows.qualified("i", rows.ITEM)} FROM item i
+    WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :end AND {AS_OF}
+    AND NOT EXISTS (SELECT 1 FROM json_each(:tags) t
+        WHERE t.value NOT IN (SELECT g.value FROM json_each(i.detail, '$.tags') g))
+    ORDER BY i.position LIMIT :limit
+"""
+PAGE_OF_OUTLINES = f"""
+    SELECT i.position, i.id, json_extract(i.detail, '$.tags') FROM item i
     WHERE i.dataset = :dataset AND i.position > :after AND {AS_OF}
     ORDER BY i.position LIMIT :limit
 """
@@ -113,6 +128,25 @@ def items(connection: Connection, dataset: int, version: int, *, after: int, lim
     return [StoredItem(row[0], row[1:], rows.read_item) for row in page]
 
 
+def items_with(  # noqa: PLR0913  # the place of the page, by name
+    connection: Connection, dataset: int, version: int, tags: Sequence[str], *, after: int, limit: int
+) -> tuple[list[StoredItem], int | None]:
+    """Items that have all of some tags, as `items`, and behind which position to go on; None: these were the last."""
+    end = after + _LOOKED_AT
+    place = {"dataset": dataset, "version": version, "after": after, "end": end, "tags": dumps(list(tags))}
+    page = connection.rows(PAGE_OF_TAGGED, {**place, "limit": limit})
+    found = [StoredItem(row[0], row[1:], rows.read_item) for row in page]
+    if len(found) == limit:
+        end = found[-1].position
+    return found, end if end < last_position(connection, dataset, version) else None
+
+
+def outlines(connection: Connection, dataset: int, version: int, *, after: int, limit: int) -> list[Outline]:
+    """Items of a version without their content, those behind the position *after*."""
+    page = connection.rows(PAGE_OF_OUTLINES, {"dataset": dataset, "version": version, "after": after, "limit": limit})
+    return [Outline(position, id, tuple(loads(tags)) if tags else ()) for position, id, tags in page]
+
+
 def last_position(connection: Connection, dataset: int, version: int) -> int:
     """The position of the last item of a version; -1 if there is none."""
     found = connection.row(LAST_POSITION, {"dataset": dataset, "version": version})
@@ -121,10 +155,10 @@ def last_position(connection: Connection, dataset: int, version: int) -> int:
 
 def own_scorers(
     connection: Connection, dataset: int, version: int, *, after: int, last: int
-) -> list[tuple[str, tuple[str, ...]]]:
-    """The items behind the position *after*, up to *last*, that name scorers of their own, by id, and whom they name."""
+) -> list[tuple[int, tuple[str, ...]]]:
+    """The items behind the position *after*, up to *last*, that name scorers of their own, by position, and whom."""
     place = {"dataset": dataset, "version": version, "after": after, "last": last}
-    return [(id, tuple(loads(names))) for id, names in connection.rows(OWN_SCORERS, place)]
+    return [(position, tuple(loads(names))) for position, names in connection.rows(OWN_SCORERS, place)]
 
 
 def item(connection: Connection, dataset: int, version: int, id: str) -> StoredItem | None:

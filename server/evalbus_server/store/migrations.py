@@ -101,9 +101,9 @@ _FIRST = (
       created_at REAL NOT NULL,
       dataset INTEGER NOT NULL,
       dataset_version INTEGER NOT NULL,
-      patterns TEXT NOT NULL,
+      listed INTEGER NOT NULL,
       items INTEGER NOT NULL,
-      last_position INTEGER NOT NULL,
+      last INTEGER NOT NULL,
       epochs INTEGER NOT NULL,
       tags TEXT NOT NULL,
       score_keys TEXT NOT NULL,
@@ -119,6 +119,14 @@ _FIRST = (
     "CREATE INDEX run_name ON run (name)",
     "CREATE INDEX run_dataset ON run (dataset, dataset_version)",
     "CREATE INDEX run_source ON run (source) WHERE source IS NOT NULL",
+    """
+    CREATE TABLE chosen (
+      run INTEGER NOT NULL REFERENCES run,
+      part INTEGER NOT NULL,
+      positions BLOB NOT NULL,
+      PRIMARY KEY (run, part)
+    ) STRICT, WITHOUT ROWID
+    """,
     """
     CREATE TABLE progress (
       run INTEGER PRIMARY KEY REFERENCES run,

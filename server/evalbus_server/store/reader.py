@@ -15,7 +15,7 @@ from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, V
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
-from evalbus_server.model.trial import OpenTrial, StoredItem, StoredResult
+from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
 from evalbus_server.store import datasets, difference, events, lock, numbers, results, retry, runs, trials
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.runs import OfRun, RunFilter
@@ -67,6 +67,27 @@ class Reader:
         """
         number = datasets.number(self._connection, name)
         return datasets.items(self._connection, number, version, after=after, limit=limit)
+
+    def items_with(
+        self, name: str, version: int, tags: Sequence[str], *, after: int = -1, limit: int
+    ) -> tuple[list[StoredItem], int | None]:
+        """The same for items that have all of *tags*; looks at some thousand items at most, so that it does not hold
+        the event loop where few have them. Returns also behind which position to go on; None: these were the last.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        number = datasets.number(self._connection, name)
+        return datasets.items_with(self._connection, number, version, tags, after=after, limit=limit)
+
+    def outlines(self, name: str, version: int, *, after: int = -1, limit: int) -> list[Outline]:
+        """Items of a dataset version without their content, those behind the position *after*.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND.
+        """
+        number = datasets.number(self._connection, name)
+        return datasets.outlines(self._connection, number, version, after=after, limit=limit)
 
     def item(self, name: str, version: int, id: str) -> StoredItem:
         """An item of a dataset version by its id.
@@ -126,8 +147,8 @@ class Reader:
         """
         return datasets.last_position(self._connection, datasets.number(self._connection, name), version)
 
-    def own_scorers(self, name: str, version: int, *, after: int, last: int) -> list[tuple[str, tuple[str, ...]]]:
-        """The items behind the position *after*, up to *last*, that name scorers of their own, by id, and whom.
+    def own_scorers(self, name: str, version: int, *, after: int, last: int) -> list[tuple[int, tuple[str, ...]]]:
+        """The items behind the position *after*, up to *last*, that name scorers of their own, by position, and whom.
 
         Raises:
             NotFound: DATASET_NOT_FOUND.
@@ -172,15 +193,15 @@ class Reader:
         output or a result; *fresh*: that none has one is known. Fewer than *limit* are the last.
         """
         found: list[StoredItem] = []
-        while len(found) < limit and after < run.selection.last_position:
+        while len(found) < limit and after < run.selection.last:
             page, after = self.open_page(run, epoch, after=after, limit=limit - len(found), fresh=fresh)
             found += page
         return found
 
     def open_page(self, run: Run, epoch: int, *, after: int, limit: int, fresh: bool) -> tuple[list[StoredItem], int]:
         """The same, but looks at some thousand items at most, so that a run of which little is selected or much is
-        done does not hold the event loop; returns also the last position that was looked at. There is nothing behind
-        the selection's last one.
+        done does not hold the event loop; returns also the last position that was looked at (of a list, the place).
+        There is nothing behind the selection's last one.
         """
         return trials.open_page(self._of(run), epoch, after=after, limit=limit, fresh=fresh)
 

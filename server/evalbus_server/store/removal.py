@@ -10,6 +10,7 @@ from evalbus_server.store.connection import Connection
 _AT_ONCE = 1_000
 """About so many rows go in one step."""
 _PLACES = {
+    "chosen": "part",
     "retry": "trial",
     "attempt": "trial",
     "score": "trial",

@@ -19,9 +19,10 @@ from evalbus_server.model.run import (
     Selection,
     Verdict,
 )
-from evalbus_server.store import datasets, events, rows
+from evalbus_server.store import datasets, events, rows, selected
 from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.documents import SCORE_DECLARATION, dumps, loads
+from evalbus_server.store.selected import Positions
 
 SKIPPED_SEQUENCES = 1_000
 """Event numbers left out after a file was not closed in order: a power cut may have taken events that were told."""
@@ -32,7 +33,7 @@ _PREFIX = 6
 """So many characters of a run's id are enough, if no other run begins with them."""
 
 _COLUMNS = """
-    r.n, r.id, r.request_id, r.name, r.created_at, r.patterns, r.items, r.last_position, r.epochs, r.tags, r.score_keys,
+    r.n, r.id, r.request_id, r.name, r.created_at, r.listed, r.items, r.last, r.epochs, r.tags, r.score_keys,
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
     v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source), p.limits,
@@ -52,7 +53,7 @@ _CONDITIONS = {
 }
 _INSERT_RUN = rows.insert(
     "run",
-    "id, request_id, name, created_at, dataset, dataset_version, patterns, items, last_position, epochs, tags,"
+    "id, request_id, name, created_at, dataset, dataset_version, listed, items, last, epochs, tags,"
     " score_keys, plugins, digest, experiment, assignment, source, outputs",
 )
 _INSERT_PROGRESS = rows.insert(
@@ -197,10 +198,10 @@ def last_output(connection: Connection, run: int) -> int:
     return 0 if found is None else found[0] & ((1 << rows.RUN_BITS) - 1)
 
 
-def create(connection: Connection, run: Run, *, now: float, era: int) -> Run:
+def create(connection: Connection, run: Run, chosen: Positions = (), *, now: float, era: int) -> Run:
     """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
 
-    A run with a source has its outputs, and its failures where there is none, from the start.
+    *chosen* are the positions of its items if they are listed. A run with a source has its outputs, and its failures where there is none, from the start.
 
     Raises:
         NotFound: DATASET_NOT_FOUND; RUN_NOT_FOUND, about the source.
@@ -218,6 +219,7 @@ def create(connection: Connection, run: Run, *, now: float, era: int) -> Run:
             _INSERT_RUN, (*_run_row(run, dataset), *((source[0], source[2]) if source else (None, None)))
         )
         number = numbers(connection, run.id)[0]
+        selected.store(connection, number, chosen)
         if source:
             place = {"run": number, "source": source[0], "outputs": source[2]}
             run = replace(run, counts=replace(run.counts, errored=connection.execute(_COPY_FAILURES, place)))
@@ -292,9 +294,9 @@ def _run_row(run: Run, dataset: int) -> Row:
         run.created_at,
         dataset,
         run.dataset.version,
-        dumps(run.selection.patterns),
+        run.selection.listed,
         run.selection.items,
-        run.selection.last_position,
+        run.selection.last,
         run.epochs,
         dumps(run.tags),
         dumps([_key_document(key) for key in run.score_keys]),
@@ -315,7 +317,7 @@ def _read(row: Row) -> Run:
         request_id=row[2] or "",
         name=row[3],
         created_at=row[4],
-        selection=Selection(tuple(loads(row[5])), row[6], row[7]),
+        selection=Selection(bool(row[5]), row[6], row[7]),
         epochs=row[8],
         tags=tuple(loads(row[9])),
         score_keys=tuple(_read_key(key) for key in loads(row[10])),

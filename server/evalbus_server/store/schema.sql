@@ -75,9 +75,9 @@ CREATE TABLE run (
   created_at REAL NOT NULL,
   dataset INTEGER NOT NULL,
   dataset_version INTEGER NOT NULL,
-  patterns TEXT NOT NULL,   -- JSON
+  listed INTEGER NOT NULL,  -- 1: the items and their order are in 'chosen'; 0: the first ones of the version
   items INTEGER NOT NULL,
-  last_position INTEGER NOT NULL,
+  last INTEGER NOT NULL,    -- the position of the last item, or its place in the list
   epochs INTEGER NOT NULL,
   tags TEXT NOT NULL,       -- JSON
   score_keys TEXT NOT NULL, -- JSON
@@ -92,6 +92,14 @@ CREATE TABLE run (
 CREATE INDEX run_name ON run (name);
 CREATE INDEX run_dataset ON run (dataset, dataset_version);
 CREATE INDEX run_source ON run (source) WHERE source IS NOT NULL;
+
+-- The items of a run that asks not just the first ones, in the order in which they are asked.
+CREATE TABLE chosen (
+  run INTEGER NOT NULL REFERENCES run,
+  part INTEGER NOT NULL,    -- of the list: 4,096 places each
+  positions BLOB NOT NULL,  -- numbers of 4 bytes, the lowest first
+  PRIMARY KEY (run, part)
+) STRICT, WITHOUT ROWID;
 
 -- What changes about a run: apart from it, since every commit writes this row anew.
 CREATE TABLE progress (

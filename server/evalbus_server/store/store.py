@@ -24,6 +24,7 @@ from evalbus_server.store.lock import Lock
 from evalbus_server.store.reader import Reader
 from evalbus_server.store.runs import Standing
 from evalbus_server.store.scrub import Extent
+from evalbus_server.store.selected import Positions
 from evalbus_server.store.staging import Restoration, Upload
 
 _LONGEST_PAUSE = 0.005
@@ -213,14 +214,16 @@ class Store(Reader):
             self._checkpointer.note_all_moved()
         return cut
 
-    def create_run(self, run: Run) -> Run:
+    def create_run(self, run: Run, chosen: Positions = ()) -> Run:
         """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
+
+        *chosen* are the positions of its items, in the order in which they are asked, if its selection is listed.
 
         Raises:
             NotFound: DATASET_NOT_FOUND.
             Conflict: REQUEST_ID_REUSED: the request made a run of another experiment.
         """
-        return runs.create(self._connection, run, now=self._clock(), era=self._era)
+        return runs.create(self._connection, run, chosen, now=self._clock(), era=self._era)
 
     def change_state(self, run_id: str, state: RunState, *, reason: str = "", verdict: Verdict | None = None) -> Run:
         """Change the state of a run, with an event.

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from evalbus import Usage
 from evalbus_server.model.assignment import Assigned
 from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem, position_of
-from evalbus_server.store import rows
+from evalbus_server.store import rows, selected
 from evalbus_server.store.connection import Row
 from evalbus_server.store.datasets import AS_OF
 from evalbus_server.store.documents import dumps, loads
@@ -21,18 +21,22 @@ _LAST_N = (1 << rows.RUN_BITS) - 1
 _AT_ONCE = 4_096
 """Positions at which one page of open items looks."""
 
-PAGE_OF_ALL = f"""
-    FROM item i WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF}
+PAGE_OF_ITEMS = f"""
+    SELECT i.position, {_ITEM}
+    FROM item i WHERE i.dataset = :dataset AND i.position > :after AND i.position <= :last AND {AS_OF} {{open}}
+    ORDER BY i.position LIMIT :limit
 """
-PAGE_OF_OPEN = f"""
-    {PAGE_OF_ALL}
+PAGE_OF_CHOSEN = f"""
+    SELECT i.position, {_ITEM}, j.key
+    FROM json_each(:positions) j CROSS JOIN item i
+    ON i.dataset = :dataset AND i.position = j.value AND {AS_OF} {{open}} LIMIT :limit
+"""
+ALL = ""
+IF_OPEN = """
     AND NOT EXISTS (SELECT 1 FROM output o WHERE o.run = :outputs AND o.trial = i.position + :epoch_bits)
     AND (NOT EXISTS (SELECT 1 FROM result r WHERE r.run = :run AND r.position = i.position AND r.epoch = :epoch)
         OR EXISTS (SELECT 1 FROM retry m WHERE m.run = :run AND m.trial = i.position + :epoch_bits AND m.key = -1))
 """
-WITH_CONTENT = f"SELECT i.position, {_ITEM} {{}} ORDER BY i.position LIMIT :limit"
-IDS_ALONE = "SELECT i.position, i.id, i.n {} ORDER BY i.position LIMIT :limit"
-ITEMS_BY_NUMBER = f"SELECT i.position, {_ITEM} FROM json_each(:numbers) j CROSS JOIN item i ON i.n = j.value"
 
 _RESULT = """
     EXISTS (SELECT 1 FROM result r
@@ -73,29 +77,34 @@ ATTEMPTS_OF_TRIALS = f"""
 
 
 def open_page(of: OfRun, epoch: int, *, after: int, limit: int, fresh: bool) -> tuple[list[StoredItem], int]:
-    """Items of an epoch that have to be asked, and the last position that was looked at."""
-    which = PAGE_OF_ALL if fresh else PAGE_OF_OPEN
-    last = min(after + _AT_ONCE, of.run.selection.last_position)
+    """Items of an epoch that have to be asked, and the last position (of a list, the place) that was looked at."""
+    condition = ALL if fresh else IF_OPEN
+    last = min(after + _AT_ONCE, of.run.selection.last)
     place = {
         "dataset": of.dataset,
         "version": of.run.dataset.version,
-        "after": after,
-        "last": last,
         "run": of.number,
         "outputs": of.outputs,
         "epoch": epoch,
         "epoch_bits": (epoch - 1) << EPOCH_BITS,
+        "limit": limit,
     }
-    matches = matching(of.run.selection.patterns)
-    if matches is None:
-        page = of.connection.rows(WITH_CONTENT.format(which), {**place, "limit": limit})
-    else:
-        # Few may match: no content is read for those that do not.
-        ids = of.connection.rows(IDS_ALONE.format(which), {**place, "limit": _AT_ONCE})
-        matched = [number for _, id, number in ids if matches(id)][:limit]
-        page = of.connection.rows(ITEMS_BY_NUMBER, {"numbers": dumps(matched)}) if matched else []
+    if of.run.selection.listed:
+        return _chosen_page(of, condition, place, after, limit if fresh else _AT_ONCE)
+    page = of.connection.rows(PAGE_OF_ITEMS.format(open=condition), {**place, "after": after, "last": last})
     found = [StoredItem(row[0], row[1:], rows.read_item) for row in page]
     return found, found[-1].position if len(found) == limit else last
+
+
+def _chosen_page(
+    of: OfRun, condition: str, place: dict[str, int], after: int, looked_at: int
+) -> tuple[list[StoredItem], int]:
+    positions = selected.positions(of.connection, of.number, after + 1, looked_at)
+    if not positions:
+        return [], of.run.selection.last
+    page = of.connection.rows(PAGE_OF_CHOSEN.format(open=condition), {**place, "positions": dumps(positions)})
+    found = [StoredItem(row[0], row[1:-1], rows.read_item) for row in page]
+    return found, after + 1 + page[-1][-1] if len(page) == place["limit"] else after + len(positions)
 
 
 def unscored(of: OfRun, scorer: int, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:

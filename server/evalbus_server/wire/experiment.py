@@ -70,7 +70,7 @@ def selection_to_proto(dataset: DatasetUse, items: Sequence[Item] = ()) -> pb.Da
     Raises:
         Invalid: as `experiment_to_proto`.
     """
-    message = pb.DatasetSelection(items=dataset.items, limit=dataset.limit)
+    message = pb.DatasetSelection(items=dataset.items, limit=dataset.limit, tags=dataset.tags, shuffle=dataset.shuffle)
     if dataset.scorers is not None:
         message.scorers.CopyFrom(item_pb2.ScorerNames(names=dataset.scorers))
     if dataset.source == "stored":
@@ -233,7 +233,8 @@ def _dataset_from_proto(message: pb.Experiment) -> tuple[Document | None, tuple[
     if not message.HasField("dataset"):
         raise _invalid("dataset", "missing")
     selection = message.dataset
-    document: Document = {"items": list(selection.items)} | _set_fields(selection, "limit")
+    document: Document = {"items": list(selection.items), "tags": list(selection.tags)}
+    document |= _set_fields(selection, "limit", "shuffle")
     if selection.HasField("scorers"):
         document["scorers"] = list(selection.scorers.names)
     items: tuple[Item, ...] = ()

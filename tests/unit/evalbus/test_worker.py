@@ -547,7 +547,7 @@ async def test_the_loop_stays_alive_while_threads_compute(start: Start) -> None:
         await asyncio.sleep(0.001)
         turns += 1
 
-    assert turns > 5
+    assert turns > 1  # on the loop it would have been done before the first
 
 
 async def test_idle_threads_end_with_the_worker(start: Start) -> None:

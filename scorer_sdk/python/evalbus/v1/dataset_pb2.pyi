@@ -823,6 +823,7 @@ class ListItemsRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The dataset."""
     version: _builtins.int
@@ -831,6 +832,12 @@ class ListItemsRequest(_message.Message):
     """How many at most; 0 means 50; more than 500 are lowered to 500. A page is about 1 MiB at most."""
     page_token: _builtins.str
     """From the page before; empty means the first page."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only items that have all of these tags. Empty means all. A page may then be short, also empty: it ends where some
+        thousand items have been looked at.
+        """
+
     def __init__(
         self,
         *,
@@ -838,10 +845,11 @@ class ListItemsRequest(_message.Message):
         version: _builtins.int | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "tags", b"tags", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
@@ -889,19 +897,25 @@ class ExportDatasetRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The dataset."""
     version: _builtins.int
     """The version; absent means the newest."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only items that have all of these tags. Empty means all."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         version: _builtins.int | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "tags", b"tags", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015

@@ -221,8 +221,14 @@ class DatasetSelection(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     SCORERS_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    SHUFFLE_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
     """Take at most this many of them, from the first. Absent means all."""
+    shuffle: _builtins.int
+    """Ask them in a shuffled order, and apply `limit` to that: from 0 on, the seed of the Mersenne Twister with which
+    Python's `random.Random(seed).shuffle` puts them. Absent means the dataset's order.
+    """
     @_builtins.property
     def stored(self) -> Global___DatasetRef:
         """A dataset that the server has."""
@@ -241,6 +247,10 @@ class DatasetSelection(_message.Message):
     def scorers(self) -> _item_pb2.ScorerNames:
         """Where each item has its own scorers: those of items that name none. Absent means those of the stored dataset."""
 
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Take only items that have all of these tags. Empty means all."""
+
     def __init__(
         self,
         *,
@@ -249,21 +259,27 @@ class DatasetSelection(_message.Message):
         items: _abc.Iterable[_builtins.str] | None = ...,
         limit: _builtins.int | None = ...,
         scorers: _item_pb2.ScorerNames | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        shuffle: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "inline", b"inline", "limit", b"limit", "scorers", b"scorers", "source", b"source", "stored", b"stored"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "_shuffle", b"_shuffle", "inline", b"inline", "limit", b"limit", "scorers", b"scorers", "shuffle", b"shuffle", "source", b"source", "stored", b"stored"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "inline", b"inline", "items", b"items", "limit", b"limit", "scorers", b"scorers", "source", b"source", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_scorers", b"_scorers", "_shuffle", b"_shuffle", "inline", b"inline", "items", b"items", "limit", b"limit", "scorers", b"scorers", "shuffle", b"shuffle", "source", b"source", "stored", b"stored", "tags", b"tags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
     _WhichOneofReturnType__scorers: _TypeAlias = _typing.Literal["scorers"]  # noqa: Y015
     _WhichOneofArgType__scorers: _TypeAlias = _typing.Literal["_scorers", b"_scorers"]  # noqa: Y015
+    _WhichOneofReturnType__shuffle: _TypeAlias = _typing.Literal["shuffle"]  # noqa: Y015
+    _WhichOneofArgType__shuffle: _TypeAlias = _typing.Literal["_shuffle", b"_shuffle"]  # noqa: Y015
     _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["stored", "inline"]  # noqa: Y015
     _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__scorers) -> _WhichOneofReturnType__scorers | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shuffle) -> _WhichOneofReturnType__shuffle | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
 

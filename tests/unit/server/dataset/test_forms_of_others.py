@@ -73,6 +73,12 @@ def test_what_is_wrong_with_a_document_is_told(text, path, said):
     assert said in str(caught.value)
 
 
+def test_an_id_that_comes_twice_is_seen_also_where_all_rows_are_one_line():
+    said = 'line 1: the id "a" is already that of another row of line 1; ids are compared as text'
+    with pytest.raises(DatasetInvalid, match=said):
+        read('[{"id":"a","input":"x"},{"id":"b","input":"x"},{"id":"a","input":"y"}]')
+
+
 def test_records_goes_with_json_alone():
     with pytest.raises(DatasetInvalid, match="records is a path in a JSON document, but the format is csv"):
         read("input\nx\n", "csv", records="a")

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import io
 import json
+from array import array
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalbus import Item, Value
+from evalbus_server.dataset.choices import ChoiceShuffler
 from evalbus_server.dataset.read import ReadOptions, read_stream
 from evalbus_server.dataset.refusal import DatasetInvalid
-from evalbus_server.dataset.select import Selector
+from evalbus_server.dataset.select import Selector, shuffle
 from evalbus_server.dataset.source import Format
 
 VECTORS = [
@@ -94,6 +97,23 @@ def test_items_are_selected_by_their_ids_as_they_are(vector) -> None:
 
     ours = {"ab*": ["abc", "abd"], "1*": ["1", "10"], "01": [], "zzz": []}
     assert taken == (ids if patterns == [] else ours[patterns[0]])
+
+
+@pytest.mark.parametrize("vector", of("dataset.shuffle"))
+def test_a_seed_gives_the_order_that_it_gives_there(vector) -> None:
+    places = array("I", range(vector["input"]["n"]))
+    for _ in shuffle(places, vector["input"]["seed"]):
+        pass
+
+    assert list(map(str, places)) == vector["expected"]
+
+
+@pytest.mark.parametrize("vector", of("dataset.shuffle_choices"))
+def test_choices_are_put_in_the_order_that_they_have_there(vector) -> None:
+    given, expected = vector["input"], vector["expected"]
+    found = ChoiceShuffler(given["seed"]).shuffled(Item("i", "x", given["target"], choices=given["choices"]))
+
+    assert (list(found.choices), found.expected) == (expected["choices"], Value(expected["target"]))
 
 
 @pytest.mark.parametrize("vector", of("datasetLimit") + of("slice_dataset(limit)"))

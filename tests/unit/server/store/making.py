@@ -47,7 +47,7 @@ def run_of(version: DatasetVersion, **more: Any) -> Run:
         state=RunState.QUEUED,
         created_at=1_700_000_000.25,
         dataset=version,
-        selection=Selection((), version.items, version.items - 1),
+        selection=Selection(False, version.items, version.items - 1),
         epochs=epochs,
         experiment_json='{"name":"nightly"}',
         digest="abc",

@@ -16,6 +16,8 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "dataset": lambda store, run: store.dataset("support"),
     "datasets": lambda store, run: store.datasets(10, "a"),
     "items": lambda store, run: store.items("support", 1, after=3, limit=5),
+    "items with tags": lambda store, run: store.items_with("support", 1, ["a"], after=3, limit=5),
+    "outlines": lambda store, run: store.outlines("support", 1, after=3, limit=5),
     "upload": lambda store, run: dataset(store, 12),
     "run": lambda store, run: store.run(run.id),
     "run by prefix": lambda store, run: store.run("02othe"),
@@ -26,7 +28,7 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "open items, fresh": lambda store, run: store.open_items(run, 1, after=2, limit=5, fresh=True),
     "open items": lambda store, run: store.open_items(run, 2, after=2, limit=5, fresh=False),
     "selected items": lambda store, run: store.open_items(
-        Run(**{**fields(run), "selection": Selection(("q*",), 10, 9)}), 2, after=2, limit=5, fresh=False
+        Run(**{**fields(run), "selection": Selection(True, 10, 9)}), 2, after=2, limit=5, fresh=False
     ),
     "unscored": lambda store, run: store.unscored(run, 1, after=2, limit=5),
     "unjudged": lambda store, run: store.unjudged(run, after=2, limit=5),

@@ -7,7 +7,7 @@ import pytest
 from evalbus import Item, Output, Score, Usage
 from evalbus_server.model.run import Counts, Outcome, Run, Selection
 from evalbus_server.model.trial import ScoreRecord, position_of, trial_id_of
-from evalbus_server.store import Store, trials
+from evalbus_server.store import Store, selected, trials
 from tests.unit.server.store.making import (
     changes,
     dataset,
@@ -25,9 +25,9 @@ from tests.unit.server.store.making import (
 def open_positions(store: Store, run: Run, epoch: int = 1, *, fresh: bool = False, limit: int = 100) -> list[int]:
     found: list[int] = []
     after = -1
-    while page := store.open_items(run, epoch, after=after, limit=limit, fresh=fresh):
+    while after < run.selection.last:
+        page, after = store.open_page(run, epoch, after=after, limit=limit, fresh=fresh)
         found += [stored.position for stored in page]
-        after = found[-1]
     return found
 
 
@@ -71,33 +71,52 @@ def test_items_are_those_of_the_runs_version(store: Store) -> None:
     assert [stored.item.id for stored in store.open_items(run, 1, after=-1, limit=9, fresh=True)] == ["q0", "q1", "q2"]
 
 
-def test_only_selected_items_are_open(store: Store) -> None:
-    version = dataset(store, [Item(id) for id in ("a1", "b1", "A1", "a[1]", "a2", "c", "a3")])
-    run = store.create_run(run_of(version, selection=Selection(("a[12]", "c*", "a[[]1]"), 4, 5), counts=Counts(4)))
+@pytest.mark.parametrize("limit", [1, 2, 9])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_only_chosen_items_are_open_in_the_order_of_the_list(store: Store, limit: int, fresh: bool) -> None:
+    run = store.create_run(run_of(dataset(store), selection=Selection(True, 4, 3), counts=Counts(4)), [7, 0, 9, 2])
 
-    assert open_positions(store, run, fresh=True) == [0, 3, 4, 5]
-    assert open_positions(store, run, fresh=True, limit=1) == [0, 3, 4, 5]
+    assert open_positions(store, run, fresh=fresh, limit=limit) == [7, 0, 9, 2]
+    store.begin_session(run.id)
+    store.commit(run.id, whole([0, 9]))
+    assert open_positions(store, run, limit=limit) == [7, 2]
 
 
 def test_a_limit_ends_the_selection(store: Store) -> None:
-    run = started(store, 10, selection=Selection((), 4, 3), counts=Counts(4))
+    run = started(store, 10, selection=Selection(False, 4, 3), counts=Counts(4))
 
     assert open_positions(store, run, fresh=True) == [0, 1, 2, 3]
 
 
 def test_nothing_is_open_if_nothing_is_selected(store: Store) -> None:
-    run = started(store, 10, selection=Selection(("x*",), 0, -1), counts=Counts(0))
+    run = started(store, 10, selection=Selection(True, 0, -1), counts=Counts(0))
 
     assert open_positions(store, run, fresh=True) == []
 
 
+def test_a_list_may_be_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept in parts, and a page ends where a part does."""
+    monkeypatch.setattr(selected, "PART", 3)
+    chosen = [9, 8, 7, 1, 2, 3, 4, 0]
+    run = store.create_run(run_of(dataset(store), selection=Selection(True, 8, 7), counts=Counts(8)), chosen)
+
+    assert [len(blob) for (blob,) in store._connection.rows("SELECT positions FROM chosen")] == [12, 12, 8]
+    assert open_positions(store, run, fresh=True) == chosen
+    for _ in store.delete_run(run.id):
+        pass
+    assert store._connection.rows("SELECT * FROM chosen") == []
+
+
 def test_one_page_looks_at_a_bounded_number_of_items(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "_AT_ONCE", 4)
-    run = started(store, 10, selection=Selection(("q1", "q9"), 2, 9), counts=Counts(2))
+    chosen = list(range(10))
+    run = store.create_run(run_of(dataset(store), selection=Selection(True, 10, 9), counts=Counts(10)), chosen)
+    store.begin_session(run.id)
+    store.commit(run.id, whole([0, 2, 3, 4, 5, 6, 7, 8]))
 
     looks = []
     after = -1
-    while after < run.selection.last_position:
+    while after < run.selection.last:
         page, after = store.open_page(run, 1, after=after, limit=5, fresh=False)
         looks.append(([stored.position for stored in page], after))
 

@@ -75,7 +75,7 @@ def test_runs_and_failed_attempts_come_back_equal(lasting: Store, keys, texts, f
         id=next(names),
         score_keys=keys,
         tags=texts,
-        selection=Selection(texts, 1, 0),
+        selection=Selection(False, 1, 0),
         request_id=next(names),
     )
     usage = data.draw(values.maybe(values.usages))

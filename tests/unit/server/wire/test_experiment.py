@@ -63,8 +63,7 @@ def test_items_in_place_come_as_they_are_and_define_the_experiment():
 
     assert read == items
     assert experiment.dataset.source == "records"
-    assert experiment.dataset.records is not None
-    assert [record["id"] for record in experiment.dataset.records] == ["a", "b"]
+    assert [record["id"] for record in experiment.dataset.in_place] == ["a", "b"]
     assert experiment_from_proto(experiment_to_proto(experiment, items)) == (experiment, items)
 
 
