@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from evalbus import Item, TrialLimits
+from evalbus import Item
 from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.summary import summarise
 from evalbus_server.api.control import Control
@@ -30,7 +30,7 @@ from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
 from evalbus_server.plugin.inprocess import InProcessPlugin
 from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
 from evalbus_server.plugin.remote import Place, RemotePlugin
-from evalbus_server.runner.crew import MakePlugin, Means, Wanted
+from evalbus_server.runner.crew import MakePlugin, Means, Wanted, trial_limits
 from evalbus_server.runner.datasets import Datasets
 from evalbus_server.runner.keep import as_it_stands
 from evalbus_server.runner.plan import dataset_name
@@ -183,11 +183,12 @@ def plugin_maker() -> MakePlugin:
     processes = Processes()
 
     def make(wanted: Wanted) -> RemotePlugin | InProcessPlugin:
+        limits = trial_limits(wanted.experiment.limits)
         if wanted.definition is not None:
             return InProcessPlugin(
                 wanted.definition,
                 total=wanted.items,
-                limits=_trial_limits(wanted.experiment),
+                limits=limits,
                 trusted=wanted.definition in BUILTINS.values(),
             )
         use = wanted.use
@@ -196,16 +197,10 @@ def plugin_maker() -> MakePlugin:
             place = FixedAddress(use.address, wanted.token, limit=min(use.start_limit, ADDRESS_LIMIT))
         else:
             place = processes.place(use, wanted.environment, wanted.experiment)
-        codec: Codec = ScorerCodec() if wanted.scorer else TargetCodec(wanted.items)
+        codec: Codec = ScorerCodec() if wanted.scorer else TargetCodec(wanted.items, limits)
         return RemotePlugin(place, codec, use.plugin, tls=_tls(use))
 
     return make
-
-
-def _trial_limits(experiment: Experiment) -> TrialLimits | None:
-    bounds = experiment.limits.trial
-    limits = TrialLimits(bounds.messages, bounds.tokens, bounds.steps)
-    return None if limits == TrialLimits() else limits
 
 
 def _tls(use: PluginUse) -> Tls | None:

@@ -187,7 +187,7 @@ class Outbox:
             while self._news:
                 told, self._news = self._news[:RECORDS], self._news[RECORDS:]
                 await write(self._side.progress(told))
-            while self._answers:
+            while self._answers and not self._news:  # news of a trial go before its answer
                 part, self._answers = self._answers[:RECORDS], self._answers[RECORDS:]
                 for data in self._side.pack(part):
                     await write(data)

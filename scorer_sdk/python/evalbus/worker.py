@@ -198,8 +198,11 @@ class Worker:
         answer.usage = None
         if ticket.stopped == "timeout" and type(result) is not Failure:
             result = _stopped(ticket)
-        if type(result) is Failure and ticket.figures is not None:
-            answer.usage = ticket.figures.usage
+        if ticket.figures is not None:
+            if type(result) is Failure:
+                answer.usage = ticket.figures.usage
+            elif ticket.figures.fresh and getattr(ticket.task, "limits", None) is not None:
+                self._news([_progress(ticket, ProgressKind.HEARTBEAT)])  # so that they are held against what it took
         answer.trial_id, answer.attempt = ticket.key
         answer.result = result
         answer.__class__ = self._answer

@@ -313,7 +313,7 @@ class Epochs(_Part):
 
 
 class TrialBounds(_Part):
-    """Bounds for each trial, which the target is asked to keep to; None does not bound."""
+    """What each trial may take; None does not bound. The target is told, and one that takes more is ERRORED."""
 
     messages: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     tokens: Annotated[int, Field(ge=1, le=LARGEST)] | None = None

@@ -55,6 +55,7 @@ class Exchange:
         self._deadlines = Deadlines(self._in_flight, rules, progress="progress" in plugin.info.capabilities)
         self._sending = Sending(self._in_flight, self._allowance, self._deadlines, rules)
         self._settling = Settling(self._in_flight, self._retries, plugin.info.name)
+        self._settling.limits = rules.trial
         self._alarm = Alarm(self._tick)
         self._bell = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -104,6 +105,7 @@ class Exchange:
         self._rules = self._sending.rules = self._retries.rules = rules
         self._allowance.change(rules.concurrency)
         self._deadlines.change(rules)
+        self._settling.limits = rules.trial
         self._bell.set()
 
     def finish(self) -> None:
@@ -244,12 +246,14 @@ class Exchange:
             losses=losses.count + 1,
         )
         losses.lost(lost, words)
-        again, suspects, final = losses.sort(flights, lost, words, self._loop.time())
+        now = self._loop.time()
+        over = self._settling.end_over(flights, now)
+        again, suspects, final = losses.sort([one for one in flights if one.over is None], lost, words, now)
         if not self._settling.stopped:
             self._sending.todo.extendleft(reversed(again))
             self._sending.suspects.extend(suspects)
-        if final:
-            self._done(final)
+        if final or over:
+            self._done([*over, *final])
         losses.judge(lost, words)
         self._allowance.holds(self._in_flight.held)
 
@@ -319,6 +323,16 @@ class Exchange:
             flight.heard = now
             if entry.kind is ProgressKind.STARTED and not flight.started:
                 self._alarm.by(self._deadlines.started(flight, now))
+            if self._settling.news(entry, flight):
+                self._call_off(flight, now)
+
+    def _call_off(self, flight: Flight, now: float) -> None:
+        """Cancel a trial that has taken more than it may; its answer says what it took in all, if it comes soon."""
+        if self._cancels:
+            self._sending.to_cancel.append((flight.trial.trial_id, flight.attempt))
+            self._bell.set()
+        self._deadlines.shorten(flight, min(flight.deadline, now + (GRACE_AT_END if self._cancels else 0.0)))
+        self._alarm.by(flight.deadline)
 
     # --- time ---------------------------------------------------------------------------------------------------
 

@@ -65,10 +65,13 @@ class Losses:
         final: list[Flight] = []
         for flight in flights:
             flight.losses += 1
+            told, flight.told = flight.told, None
+            if told is not None:
+                flight.usage = told if flight.usage is None else flight.usage + told
             if alone and flight.losses > (0 if lost.too_large else LOSSES_BEFORE_SUSPICION):
                 flight.latency = now - flight.sent
                 flight.result = self._failure(lost, words)
-                flight.failures = [*(flight.failures or ()), failed_attempt(flight, flight.result, None, now)]
+                flight.failures = [*(flight.failures or ()), failed_attempt(flight, flight.result, told, now)]
                 final.append(flight)
             elif lost.too_large or flight.losses >= LOSSES_BEFORE_SUSPICION:
                 suspects.append(flight)

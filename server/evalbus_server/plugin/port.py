@@ -30,6 +30,10 @@ class Flight:
     heard = 0.0
     """When there was news of it, by the loop's clock; only once it has started."""
     deadline = 0.0
+    told: Usage | None = None
+    """What the attempt in flight had consumed when there was news of it last."""
+    over: Failure | None = None
+    """Why the trial ends, whatever it is still answered: it has taken more than it may."""
     budget: float | None = None
     """Seconds left for all attempts together; None as long as none has failed."""
     losses = 0

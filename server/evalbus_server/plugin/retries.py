@@ -40,6 +40,8 @@ class Retries:
     def failed(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> float | None:
         """Note a failed attempt: the seconds until the next one would be due, None if it was the last."""
         failure = self._signed(failure)
+        if usage is None:
+            usage = flight.told
         if flight.failures is None:
             flight.failures = []
         flight.failures.append(failed_attempt(flight, failure, usage, now))

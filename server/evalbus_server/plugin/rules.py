@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evalbus import TrialLimits
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -16,6 +18,8 @@ class Rules:
     retries: int = 2
     session: int = 1
     """Attempt numbers are session * 1000 + n."""
+    trial: TrialLimits | None = None
+    """What one trial may take; None: as much as it likes."""
 
     @property
     def longest_silence(self) -> float:

@@ -82,6 +82,7 @@ class Sending:
             if flight.attempt:
                 flight.attempt += 1
                 flight.started = False
+                flight.told = None
             else:
                 flight.attempt = first
             flying[flight.trial.trial_id] = flight

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import structlog
 
-from evalbus import Failure, FailureCategory, FailureOrigin, Usage
+from evalbus import Failure, FailureCategory, FailureOrigin, Output, TrialLimits, Usage
+from evalbus._plugin import TrialProgress
 from evalbus_server.plugin.in_flight import InFlight
 from evalbus_server.plugin.port import Answered, Flight, Result
 from evalbus_server.plugin.retries import Retries, retryable
+from evalbus_server.plugin.trial_limits import over_by_news, over_by_output
 
 _log = structlog.get_logger("evalbus.plugin")
 
@@ -26,6 +28,8 @@ class Settling:
         """Nothing is asked again."""
         self.cancelled = False
         """The run is cancelled: what a plugin cancels therefore stays without a result (O5)."""
+        self.limits: TrialLimits | None = None
+        """What each trial may take."""
         self.faults = 0
         """Answers that nobody waited for: late, doubled, foreign."""
 
@@ -44,13 +48,43 @@ class Settling:
                 continue
             del place[trial_id]
             flight.latency = now - flight.sent
+            if flight.over is not None:
+                usage = usage if isinstance(result, Failure) else getattr(result, "usage", None)
+                result = flight.over
             if isinstance(result, Failure):
                 if self._failed(flight, result, usage, now):
                     final.append(flight)
             else:
                 flight.result = result
                 final.append(flight)
+        if self.limits is not None:
+            self._hold_to_limits(final, self.limits, now)
         return final
+
+    def news(self, entry: TrialProgress, flight: Flight) -> bool:
+        """Take news of a flight; whether it is to be cancelled because it has taken more than it may."""
+        if entry.usage is not None:
+            flight.told = entry.usage
+        if self.limits is None or flight.over is not None:
+            return False
+        flight.over = over_by_news(self.limits, entry)
+        return flight.over is not None
+
+    def end_over(self, flights: Sequence[Flight], now: float) -> list[Flight]:
+        """Those of some lost flights that end all the same, since they have taken more than they may."""
+        over = [flight for flight in flights if flight.over is not None]
+        for flight in over:
+            assert flight.over is not None
+            flight.latency = now - flight.sent
+            self._retries.failed(flight, flight.over, flight.told, now)
+        return over
+
+    def _hold_to_limits(self, final: Sequence[Flight], limits: TrialLimits, now: float) -> None:
+        """Put a failure in the place of each output that took more than it may."""
+        for flight in final:
+            output = flight.result
+            if isinstance(output, Output) and (over := over_by_output(limits, output)) is not None:
+                self._retries.failed(flight, over, output.usage, now)
 
     def give_up(self, overdue: Sequence[Flight], now: float) -> tuple[list[Flight], list[tuple[int, int]]]:
         """Wait no longer for overdue flights: those that have their final result, and the attempts that are given up."""
@@ -62,7 +96,7 @@ class Settling:
             failure = Failure(
                 FailureCategory.TIMEOUT, f"no answer within {flight.latency:.3g} s", "TIMEOUT", FailureOrigin.SERVER
             )
-            if self._failed(flight, failure, None, now):
+            if self._failed(flight, flight.over or failure, flight.told, now):
                 final.append(flight)
         return final, keys
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from evalbus import FailureOrigin, PluginInfo, ScorerInfo
+from evalbus import FailureOrigin, PluginInfo, ScorerInfo, TrialLimits
 from evalbus._adapted import LIBRARIES
 from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
@@ -271,7 +271,14 @@ def _rules(limits: Limits, scorer: ScorerUse | None, session: int) -> Rules:
         silence=limits.silence,
         retries=limits.retries,
         session=session,
+        trial=trial_limits(limits) if scorer is None else None,
     )
+
+
+def trial_limits(limits: Limits) -> TrialLimits | None:
+    """What each trial may take; None if it is not bounded."""
+    bounds = TrialLimits(limits.trial.messages, limits.trial.tokens, limits.trial.steps)
+    return None if bounds == TrialLimits() else bounds
 
 
 class _Anything(dict[str, str]):

@@ -256,8 +256,8 @@ class Line:
             else:
                 attempts.extend(AttemptRecord(trial.trial_id, -1, *failed) for failed in failures)
                 trial.attempts += len(failures) + (not isinstance(flight.result, Failure))
-                if flight.usage is not None:
-                    trial.usage = flight.usage if trial.usage is None else trial.usage + flight.usage
+            if flight.usage is not None:
+                trial.usage = flight.usage if trial.usage is None else trial.usage + flight.usage
             result = flight.result
             if isinstance(result, Output):
                 trial.output = result

@@ -764,7 +764,7 @@ class Limits(_message.Message):
 
     @_builtins.property
     def trial(self) -> _item_pb2.TrialLimits:
-        """Bounds for each trial."""
+        """Bounds for each trial: the target is told them and held to them."""
 
     @_builtins.property
     def pool(self) -> Global___PoolUse:

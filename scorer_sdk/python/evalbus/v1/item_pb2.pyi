@@ -227,7 +227,9 @@ class Trial(_message.Message):
 
     @_builtins.property
     def limits(self) -> Global___TrialLimits:
-        """Limits of this trial that the target is asked to keep to."""
+        """Limits of this trial that the target is to keep to. The server counts what progress tells and what the
+        output holds; a trial that takes more is cancelled, and ERRORED with the reason TRIAL_LIMIT.
+        """
 
     def __init__(
         self,
