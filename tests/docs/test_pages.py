@@ -52,7 +52,7 @@ def test_yaml_is_an_experiment_or_a_part_of_one_or_a_configuration(page: Page) -
             if not data.keys() <= Experiment.model_fields.keys():
                 Settings.parse(data)
                 continue
-            from_mapping({"name": "part", "dataset": {"name": "some"}, **data}, "/")
+            from_mapping({"name": "part", "dataset": {"name": "some"}, "target": "none", **data}, "/")
 
 
 @every_page

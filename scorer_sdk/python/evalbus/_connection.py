@@ -196,7 +196,11 @@ def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
     if code == "INTERNAL" and said == _BROKEN:
         code = "UNAVAILABLE"
     if code == "UNAVAILABLE":
+        if "://" in address and not address.startswith("dns:"):
+            said = "it is a URL; write host:port"
         return CallFailed("SERVER_UNREACHABLE", f"the server at {address} cannot be reached: {said}", code)
+    if code == "UNIMPLEMENTED" and not _details(error):
+        said = f"what listens at {address} is no evalbus server, or an older one; is it the address of a plugin?"
     return CallFailed(code, said, code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evalbus_server.aggregate.metrics import Metrics, Number, leaves_errored_out, read_metric
+from evalbus_server.aggregate.metrics import OVER_ITEMS, Metrics, Number, leaves_errored_out, read_metric
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Criterion
 from evalbus_server.model.faults import suggestion
@@ -35,6 +35,20 @@ def check_criteria(criteria: Sequence[Criterion], keys: Sequence[ScoreKey], epoc
             raise _invalid(place, "scorer", f"{criterion.metric} is a number of the run; leave scorer out")
         if criterion.scorer not in {key.key for key in keys}:
             raise _invalid(place, "scorer", _unknown(criterion.scorer, [key.key for key in keys]))
+        if criterion.metric in OVER_ITEMS:
+            _refuse_hopeless(place, criterion, next(key for key in keys if key.key == criterion.scorer))
+
+
+def _refuse_hopeless(place: int, criterion: Criterion, key: ScoreKey) -> None:
+    """Refuse a bound that no value in the declared range meets, nor 0 or 1, which some reducers make of values.
+
+    It is mostly one in per cent.
+    """
+    low, high = key.declaration.minimum, key.declaration.maximum
+    if criterion.min is not None and high is not None and criterion.min > max(high, 1.0):
+        raise _invalid(place, "min", f"{criterion.min:g} can never be reached: {key.key} is never above {high:g}")
+    if criterion.max is not None and low is not None and criterion.max < min(low, 0.0):
+        raise _invalid(place, "max", f"{criterion.max:g} can never be kept: {key.key} is never below {low:g}")
 
 
 def judge_criteria(

@@ -14,14 +14,12 @@ from evalbus_server.aggregate.steps import Steps
 from evalbus_server.model.experiment import Criterion
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.numbers import Column, RunNumbers, no_values
-from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, parse_reducer
+from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, SHARES, parse_reducer
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.summary import Distribution, Latency
 
 OVER_ITEMS = ("mean", "median", "min", "max")
 """Metrics over the values of items, errored trials left out."""
-SHARES = ("pass_rate", "coverage", "error_rate")
-"""Metrics that count trials, the errored ones among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from evalbus._adapted import adapter_command, is_adapted
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.faults import invalid, kind_of, suggestion
 from evalbus_server.model.paths import format_path
-from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, RUN_METRICS, parse_reducer
+from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, RUN_METRICS, SHARES, parse_reducer
 from evalbus_server.model.written import (
     LARGEST,
     DotlessName,
@@ -210,6 +210,15 @@ class PluginUse(_Part):
     folder: SkipJsonSchema[str] = ""
     """The working folder of the command; filled in when a file is read."""
     start_limit: Duration = 30.0
+
+    @field_validator("address")
+    @classmethod
+    def _no_url(cls, address: str | None) -> str | None:
+        scheme, url, place = (address or "").partition("://")
+        if url and scheme in ("http", "https", "grpc", "grpcs"):
+            hint = " with tls: {}" if scheme in ("https", "grpcs") else ""
+            raise ValueError(f"{address!r} is a URL; write host:port, as in {place.rstrip('/')}{hint}")
+        return address
 
     @field_validator("env")
     @classmethod
@@ -394,6 +403,11 @@ class Criterion(_Part):
             raise ValueError("says no condition; give min, max, or baseline with max_drop")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is above max {self.max:g}, so it never holds")
+        if self.metric in SHARES or self.metric.split("(")[0] in REDUCERS_OF_K:
+            for key, bound in (("min", self.min), ("max", self.max)):
+                if bound is not None and not 0 <= bound <= 1:
+                    per_cent = f"; write {bound / 100:g} for {bound:g} %" if 1 < bound <= 100 else ""
+                    raise ValueError(f"{key} {bound:g}: {self.metric} is a share, from 0 to 1{per_cent}")
         return self
 
 
@@ -530,6 +544,7 @@ def _canonical(document: object) -> str:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of experiment files, for editors."""
     schema = Experiment.model_json_schema(by_alias=True)
+    schema["required"] = [*schema["required"], "target"]  # a file says `none`; a message of the contract leaves it out
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "evalbus experiment"}
 
 

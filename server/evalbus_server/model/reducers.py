@@ -23,6 +23,8 @@ METRICS = (
     "cost",
 )
 """What a criterion may look at (G1), besides a reducer with a k."""
+SHARES = ("pass_rate", "coverage", "error_rate")
+"""Metrics that count trials, the errored ones among them: from 0 to 1."""
 RUN_METRICS = ("weighted", "p95_latency_ms", "cost")
 """Those that only a run has, and no single score."""
 

@@ -46,8 +46,7 @@ def from_mapping(
         Invalid: it is no experiment.
     """
     data = copy.deepcopy(dict(document))
-    for override in overrides:
-        data = apply(data, override)
+    places = [put(data, override) for override in overrides]
     if tags:
         own = data.get("tags")
         data["tags"] = [*own, *tags] if isinstance(own, list | tuple) else own or list(tags)
@@ -59,7 +58,11 @@ def from_mapping(
                 field=f"{where}.folder",
             )
         part["folder"] = os.fspath(folder)
-    return Experiment.parse(data)
+    experiment = _parsed(data, overrides, places)
+    if "target" not in data:  # who forgot it would only see that nothing was answered
+        message = "target: missing; say what is asked, or `target: none` if the dataset brings the outputs"
+        raise Invalid(Reason.EXPERIMENT_INVALID, message, field="target")
+    return experiment
 
 
 def from_document(experiment: Experiment, overrides: Sequence[str] = (), tags: Sequence[str] = ()) -> Experiment:
@@ -69,10 +72,21 @@ def from_document(experiment: Experiment, overrides: Sequence[str] = (), tags: S
         Invalid: it is none any more.
     """
     data = experiment.model_dump(mode="json", by_alias=True)
-    for override in overrides:
-        data = apply(data, override)
+    places = [put(data, override) for override in overrides]
     data["tags"] = [*data["tags"], *tags]
-    return Experiment.parse(data)
+    return _parsed(data, overrides, places)
+
+
+def _parsed(data: dict[str, Any], overrides: Sequence[str], places: Sequence[Steps]) -> Experiment:
+    """The experiment of data in which *overrides* were set at *places*; one of them answers for its own fault."""
+    try:
+        return Experiment.parse(data)
+    except Invalid as error:
+        field = parse_path(error.field) if error.field else ()
+        for override, place in zip(reversed(overrides), reversed(places), strict=True):
+            if field[: len(place)] == place:
+                raise Invalid(error.reason, f"--set {override}: {error}", field=error.field) from None
+        raise
 
 
 def _placed_parts(data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -87,8 +101,8 @@ def _placed_parts(data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 # --- values set from outside ------------------------------------------------------------------------------------
 
 
-def apply(data: dict[str, Any], override: str) -> dict[str, Any]:
-    """Set one value in plain data, and return the data.
+def put(data: dict[str, Any], override: str) -> Steps:
+    """Set one value in plain data, and return its place, where entries of lists go by their numbers.
 
     *override* is `PATH=VALUE`: PATH is made of `.key`, `[n]` and, for scorers, their names
     (`scorers.tone.threshold=0.9`); VALUE is YAML. Mappings on the way are made where they are missing.
@@ -103,25 +117,26 @@ def apply(data: dict[str, Any], override: str) -> dict[str, Any]:
         steps = parse_path(path.strip())
         if not isinstance(steps[0], str):
             raise ValueError("a path begins with a key, such as limits.concurrency")
-        _put(data, steps, read_yaml(value).data)
+        return _put(data, steps, read_yaml(value).data)
     except DocumentError as error:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"--set {override}: the value is {error}") from None
     except ValueError as error:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"--set {override}: {error}") from None
-    return data
 
 
-def _put(data: Any, steps: Steps, value: Any) -> None:
+def _put(data: Any, steps: Steps, value: Any) -> Steps:
     place = data
+    taken: list[str | int] = []
     for depth, step in enumerate(steps):
         here = format_path(steps[:depth])
         key = _key_in(place, step, here)
+        taken.append(key)
         if depth == len(steps) - 1:
             if isinstance(place, list) and key == len(place):
                 place.append(value)
             else:
                 place[key] = value
-            return
+            break
         empty: Any = [] if isinstance(steps[depth + 1], int) else {}
         if isinstance(place, list):
             if key == len(place):
@@ -131,6 +146,7 @@ def _put(data: Any, steps: Steps, value: Any) -> None:
         elif steps[: depth + 1] == ("epochs",) and isinstance(place[key], int):
             place[key] = {"count": place[key]}  # The short form.
         place = place[key]
+    return tuple(taken)
 
 
 def _key_in(place: Any, step: str | int, here: str) -> str | int:
@@ -152,7 +168,11 @@ def _key_in(place: Any, step: str | int, here: str) -> str | int:
     if step in names:
         raise ValueError(f"{here} has {names.count(step)} entries called {step!r}; count them with [n] instead")
     known = [name for name in names if name is not None]
-    raise ValueError(f"{here} has no entry called {step!r}" + (suggestion(step, known, known) if known else ""))
+    nameless = [index for index, name in enumerate(names) if name is None]
+    hint = suggestion(step, known, known) if known else ""
+    if nameless and "did you mean" not in hint:
+        hint = f"; one without a name or use goes by its number, as in {here}[{nameless[0]}]"
+    raise ValueError(f"{here} has no entry called {step!r}{hint}")
 
 
 def _name_of(entry: Any) -> str | None:

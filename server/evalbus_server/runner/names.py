@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from evalbus import PluginInfo, ScoreDeclaration
+from evalbus import Direction, PluginInfo, ScoreDeclaration
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import ScorerUse
 from evalbus_server.model.faults import suggestion
@@ -44,7 +44,7 @@ def score_keys(
     """The score keys of a run, in the order of the experiment; thresholds and weights are taken from there.
 
     Raises:
-        Invalid: a threshold or weight is for a score that is not declared.
+        Invalid: a threshold or weight is for a score that is not declared, or no value could pass a threshold.
     """
     keys: list[ScoreKey] = []
     for index, (name, use, declarations) in enumerate(zip(names, uses, declared, strict=True)):
@@ -55,6 +55,8 @@ def score_keys(
                     hint = suggestion(score, scores, scores)
                     message = f"scorers[{index}].{what}: scorer {name!r} declares no score {score!r}{hint}"
                     raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].{what}.{score}")
+        for declaration in declarations:
+            _refuse_hopeless(f"scorers[{index}].threshold", use.threshold_of(declaration.name), declaration)
         keys.extend(
             ScoreKey(
                 name if len(declarations) == 1 else f"{name}.{declaration.name}",
@@ -66,6 +68,18 @@ def score_keys(
             for declaration in declarations
         )
     return tuple(keys)
+
+
+def _refuse_hopeless(field: str, threshold: float | None, declaration: ScoreDeclaration) -> None:
+    """Refuse a threshold that no value in the declared range passes: mostly one in per cent."""
+    lower = declaration.direction is Direction.LOWER_IS_BETTER
+    best = declaration.minimum if lower else declaration.maximum
+    if threshold is None or best is None or (threshold >= best if lower else threshold <= best):
+        return
+    score = f"score {declaration.name!r}" if declaration.name else "its score"
+    end = "below" if lower else "above"
+    message = f"{field}: {threshold:g} can never be reached: {score} is never {end} {best:g}"
+    raise Invalid(Reason.EXPERIMENT_INVALID, message, field=field)
 
 
 def _traits(use: ScorerUse, info: PluginInfo) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from evalbus_server.aggregate.summary import summarise
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Criterion
 from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.reducers import SHARES
 from evalbus_server.model.run import Counts, RunState, Verdict
 from tests.unit.server.aggregate.runs import ERROR, SKIP, key, lower, numbers_of, run_of
 
@@ -127,7 +128,9 @@ class TestMetrics:
             priced=2,
             with_usage=2,
         )
-        assert judged(numbers, metric, scorer=scorer, max=1000.0)[0] == pytest.approx(value)
+        assert judged(
+            numbers, metric, scorer=scorer, **({"min": 0.0} if metric in SHARES or "(" in metric else {"max": 1000.0})
+        )[0] == pytest.approx(value)
 
     def test_epochs_are_reduced_by_item_before_the_least_is_taken(self):
         assert judged(numbers_of({key(): [[0, 1], [1, 1]]}), "min", scorer="score", min=0.5)[0] == 0.5
@@ -313,3 +316,24 @@ class TestCheckBeforeTheRun:
     def test_a_number_of_the_run_is_refused_for_one_score(self):
         criterion = Criterion.model_construct(metric="cost", scorer="exact_match", max=0.5)
         assert self.refused(criterion, "leave scorer out") == "criteria[1].scorer"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"metric": "mean", "min": 80}, "criteria[0].min: 80 can never be reached: score is never above 1"),
+        ({"metric": "median", "max": -0.5}, "criteria[0].max: -0.5 can never be kept: score is never below 0"),
+    ],
+)
+def test_a_bound_that_no_value_meets_is_refused(bounds, why):
+    with pytest.raises(Invalid, match=re.escape(why)):
+        check_criteria([Criterion(scorer="score", **bounds)], [key()], 1)
+    check_criteria([Criterion(scorer="score", metric=bounds["metric"], min=1, max=1)], [key()], 1)
+
+
+@pytest.mark.parametrize("metric", ["pass_rate", "coverage", "error_rate", "pass_at(1)"])
+def test_a_share_in_per_cent_is_refused_with_how_to_write_it(metric):
+    with pytest.raises(ValueError, match=re.escape(f"min 95: {metric} is a share, from 0 to 1; write 0.95 for 95 %")):
+        Criterion(metric=metric, min=95)
+    with pytest.raises(ValueError, match="is a share, from 0 to 1"):
+        Criterion(metric=metric, max=-1)

@@ -136,7 +136,7 @@ def test_values_are_set_in_order(file):
 def test_a_value_set_in_one_place_of_two_that_share_an_anchor_changes_only_that(tmp_path):
     path = tmp_path / "e.yaml"
     path.write_text(
-        "name: a\ndataset: {name: d}\nscorers:\n"
+        "name: a\ndataset: {name: d}\ntarget: none\nscorers:\n"
         "  - {name: one, use: x, settings: &s {n: 1}}\n"
         "  - {name: two, use: x, settings: *s}\n"
     )
@@ -171,8 +171,28 @@ def test_a_fault_is_named_with_file_line_and_path(file):
 
 
 def test_a_fault_that_an_override_made_is_named_with_its_path(file):
-    assert refusal(file, "limits.zzzz=1").startswith(f"{file} line 8: limits.zzzz: unknown key; known are")
-    assert refusal(file, "metadata=1") == f"{file}: metadata: must be a mapping, not the number 1"
+    assert refusal(file, "limits.zzzz=1").startswith("--set limits.zzzz=1: limits.zzzz: unknown key; known are")
+    assert refusal(file, "metadata=1") == "--set metadata=1: metadata: must be a mapping, not the number 1"
+    assert refusal(file, "limits.retries=1", "limits={retries: x}").startswith(
+        "--set limits={retries: x}: limits.retries:"
+    )
+
+
+def test_a_fault_of_the_file_is_named_with_its_line_whatever_is_set_beside_it(tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text("name: a\ndataset: {name: d}\ntarget: none\nlimits: {retries: many}\n")
+
+    assert refusal(path, "limits.concurrency=3").startswith(f"{path} line 4: limits.retries: must be a whole number")
+
+
+def test_who_says_nothing_of_the_target_is_asked_to(tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text("name: a\ndataset: {name: d}\n")
+
+    assert refusal(path).endswith(
+        "target: missing; say what is asked, or `target: none` if the dataset brings the outputs"
+    )
+    assert load(path, ["target=none"]).target is None
 
 
 def test_the_folder_cannot_be_set(file):
@@ -181,14 +201,14 @@ def test_the_folder_cannot_be_set(file):
 
 def test_a_date_in_toml_must_be_text(tmp_path):
     path = tmp_path / "e.toml"
-    path.write_text('name = "a"\ndataset = {name = "d"}\nmetadata = {day = 2024-01-31}')
+    path.write_text('name = "a"\ntarget = "none"\ndataset = {name = "d"}\nmetadata = {day = 2024-01-31}')
 
     assert refusal(path) == f"{path}: metadata: day: a date is not JSON; put it in quotes"
 
 
 def test_data_that_was_given_is_not_changed(tmp_path):
-    document = {"name": "a", "dataset": {"name": "d"}, "tags": ["x"]}
+    document = {"name": "a", "dataset": {"name": "d"}, "target": "none", "tags": ["x"]}
 
     from_mapping(document, tmp_path, ["dataset.limit=3"], ["y"])
 
-    assert document == {"name": "a", "dataset": {"name": "d"}, "tags": ["x"]}
+    assert document == {"name": "a", "dataset": {"name": "d"}, "target": "none", "tags": ["x"]}

@@ -1,8 +1,11 @@
 """What scorers are called when one plugin is used more than once."""
 
-from evalbus import PluginInfo, ScoreDeclaration, ScorerInfo
+import pytest
+
+from evalbus import Direction, PluginInfo, ScoreDeclaration, ScorerInfo
+from evalbus_server.errors import Invalid
 from evalbus_server.model.experiment import ScorerUse
-from evalbus_server.runner.names import scorer_names
+from evalbus_server.runner.names import score_keys, scorer_names
 
 
 def named(schema: str, *settings: dict) -> list[str]:
@@ -22,3 +25,22 @@ def test_schemas_without_parts_to_look_into_are_taken_as_they_are():
     """`true` is a schema too, and what a plugin calls one may be anything that is an object."""
     for schema in ('{"properties": {"model": true, "other": false}}', '{"properties": []}', '{"properties": null}', ""):
         assert named(schema, {}, {"model": "large"}) == ["judge[]", "judge[model=large]"]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "hopeless", "possible"),
+    [
+        (ScoreDeclaration(), 80, 1),
+        (ScoreDeclaration("errors", 0, 10, Direction.LOWER_IS_BETTER), -1, 0),
+        (ScoreDeclaration("ms", 0, None), None, 1e9),
+        (ScoreDeclaration("gain", None, None, Direction.LOWER_IS_BETTER), None, -1e9),
+    ],
+)
+def test_a_threshold_that_no_value_passes_is_refused(declaration, hopeless, possible):
+    def keys(threshold: float) -> None:
+        score_keys(["judge"], [ScorerUse(use="judge", threshold=threshold)], [[declaration]])
+
+    keys(possible)
+    if hopeless is not None:
+        with pytest.raises(Invalid, match=rf"scorers\[0\]\.threshold: {hopeless} can never be reached: .* is never"):
+            keys(hopeless)
