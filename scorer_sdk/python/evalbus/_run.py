@@ -173,12 +173,21 @@ class LimitsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentPurged:
+    """The content of trials was purged: whoever holds copies of what they said drops them."""
+
+    trials: tuple[int, ...]
+    """Trial ids."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A stored fact about a run, with its number."""
 
     sequence: int
     time: float
-    fact: StateChanged | TrialsEnded | LimitsChanged | None
+    fact: StateChanged | TrialsEnded | LimitsChanged | ContentPurged | None
     """None: of a kind that this client does not know yet."""
 
 

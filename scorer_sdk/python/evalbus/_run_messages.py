@@ -9,6 +9,7 @@ from evalbus import wire
 from evalbus._failure import FailureCategory
 from evalbus._run import (
     Bin,
+    ContentPurged,
     Counts,
     CriterionResult,
     Dataset,
@@ -97,7 +98,7 @@ def news(message: run_pb2.WatchRunResponse) -> News | None:
 
 
 def _event(message: run_pb2.Event) -> Event:
-    fact: StateChanged | TrialsEnded | LimitsChanged | None = None
+    fact: StateChanged | TrialsEnded | LimitsChanged | ContentPurged | None = None
     match message.WhichOneof("kind"):
         case "state":
             changed = message.state
@@ -115,6 +116,8 @@ def _event(message: run_pb2.Event) -> Event:
         case "limits":
             settings = {each.path: json.loads(each.value) for each in message.limits.settings}
             fact = LimitsChanged(settings, _counts(message.limits.counts))
+        case "purge":
+            fact = ContentPurged(tuple(message.purge.trial_ids), _counts(message.purge.counts))
     return Event(message.sequence, wire.time_from_proto(message.time), fact)
 
 

@@ -44,6 +44,7 @@ from evalbus._errors import CallFailed
 from evalbus._experiment import experiment_to_proto
 from evalbus._run import (
     Bin,
+    ContentPurged,
     Counts,
     CriterionResult,
     Dataset,
@@ -79,6 +80,7 @@ __all__ = [
     "CallFailed",
     "ChangeCounts",
     "Client",
+    "ContentPurged",
     "Counts",
     "CriterionResult",
     "Dataset",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,10 +42,10 @@ LARGEST_ANSWER = 3 << 20
 class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
     """The datasets of a store."""
 
-    def __init__(self, store: Store) -> None:
-        """Serve those of *store*."""
+    def __init__(self, store: Store, ring: Callable[[str], None]) -> None:
+        """Serve those of *store*; *ring* wakes who watches a run."""
         self._store = store
-        self._datasets = Datasets(store)
+        self._datasets = Datasets(store, ring)
 
     async def UploadDataset(
         self, requests: AsyncIterator[dataset_pb2.UploadDatasetRequest], context: Context

@@ -56,7 +56,9 @@ class Server:
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         run_pb2_grpc.add_RunServiceServicer_to_server(RunService(parts.store, parts.runs, self._starter), self._server)
-        dataset_pb2_grpc.add_DatasetServiceServicer_to_server(DatasetService(parts.store), self._server)
+        dataset_pb2_grpc.add_DatasetServiceServicer_to_server(
+            DatasetService(parts.store, parts.bell.ring), self._server
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
         self.address = listening.address

@@ -71,7 +71,8 @@ def import_(  # noqa: PLR0913  # each is an option
     partial: Annotated[bool, typer.Option("--partial", help="Take the good rows and list the bad ones.")] = False,
     format: Annotated[Format | None, typer.Option(help="What the file is [default: its suffix says it].")] = None,
     foreign: Annotated[
-        Foreign | None, typer.Option("--from", case_sensitive=False, help="Rows are in this system's form.")
+        Foreign | None,
+        typer.Option("--from", metavar="SYSTEM", case_sensitive=False, help="Rows are in this system's form."),
     ] = None,
     records: Annotated[
         str | None, typer.Option(metavar="PATH", help="Where the rows stand in a JSON document; . for the document.")

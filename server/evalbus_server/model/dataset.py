@@ -150,6 +150,8 @@ class Purged:
     """Of the item, over all versions."""
     results: int
     """Trials in runs."""
+    runs: frozenset[str] = frozenset()
+    """Ids of the runs that have these."""
 
 
 SHOWN = 5

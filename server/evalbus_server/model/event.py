@@ -37,7 +37,16 @@ class LimitsChanged:
     counts: Counts
 
 
-Fact: TypeAlias = StateChanged | TrialsEnded | LimitsChanged
+@dataclass(frozen=True, slots=True)
+class ContentPurged:
+    """The content of trials was purged: what was read of them before is not to be kept."""
+
+    trials: tuple[int, ...]
+    """Trial ids."""
+    counts: Counts
+
+
+Fact: TypeAlias = StateChanged | TrialsEnded | LimitsChanged | ContentPurged
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from evalbus import Item
@@ -43,9 +44,10 @@ class Imported:
 class Datasets:
     """The datasets of a store."""
 
-    def __init__(self, store: Store) -> None:
-        """Those of *store*."""
+    def __init__(self, store: Store, ring: Callable[[str], None] = lambda run_id: None) -> None:
+        """Those of *store*; *ring* wakes who watches a run."""
         self._store = store
+        self._ring = ring
 
     async def bring_in(
         self,
@@ -166,7 +168,9 @@ class Datasets:
             Conflict: DATASET_BUSY.
             StoreTrouble: DATABASE_LOCKED: it is purged, but a reader needs the log, which still has it; ask again.
         """
-        purged = self._store.purge_items(name, ids)
+        purged = await self._purged(name, ids)
+        for run_id in purged.runs:
+            self._ring(run_id)
         for _ in range(CUT_TRIES):
             if self._store.cut_log():
                 return purged
@@ -174,6 +178,17 @@ class Datasets:
         raise StoreTrouble(
             Reason.DATABASE_LOCKED, "a reader still holds what was purged in the log: purge again when it is gone"
         )
+
+    async def _purged(self, name: str, ids: Sequence[str]) -> Purged:
+        steps = self._store.purging(name, ids)
+        with closing(steps):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    assert isinstance(end.value, Purged)
+                    return end.value
+                await asyncio.sleep(0)
 
     async def remove(self, name: str) -> None:
         """Delete a dataset with all its versions.

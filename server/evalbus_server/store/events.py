@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalbus_server.model.event import Event, Fact, LimitsChanged, StateChanged, TrialsEnded
+from evalbus_server.model.event import ContentPurged, Event, Fact, LimitsChanged, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, RunState, Verdict
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
@@ -29,6 +29,8 @@ def kind_of(fact: Fact) -> str:
             return "trials"
         case LimitsChanged():
             return "limits"
+        case ContentPurged():
+            return "purge"
 
 
 def body_of(fact: Fact) -> str:
@@ -39,6 +41,8 @@ def body_of(fact: Fact) -> str:
         return dumps({"trials": fact.trials, **document})
     if isinstance(fact, LimitsChanged):
         return dumps({"limits": fact.settings, **document})
+    if isinstance(fact, ContentPurged):
+        return dumps({"trials": fact.trials, **document})
     return dumps({"state": fact.state, "reason": fact.reason, "verdict": fact.verdict, **document})
 
 
@@ -50,6 +54,8 @@ def _read(kind: str, body: str) -> Fact:
         return TrialsEnded(tuple((trial, outcomes[number]) for trial, number in document["trials"]), counts)
     if kind == "limits":
         return LimitsChanged(tuple((path, value) for path, value in document["limits"]), counts)
+    if kind == "purge":
+        return ContentPurged(tuple(document["trials"]), counts)
     verdict = document["verdict"]
     return StateChanged(
         RunState(document["state"]), counts, document["reason"], None if verdict is None else Verdict(verdict)

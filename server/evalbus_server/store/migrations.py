@@ -89,6 +89,7 @@ _FIRST = (
       dataset INTEGER NOT NULL REFERENCES dataset,
       id TEXT NOT NULL,
       purged_at REAL NOT NULL,
+      done INTEGER NOT NULL,
       PRIMARY KEY (dataset, id)
     ) STRICT, WITHOUT ROWID
     """,

@@ -3,13 +3,14 @@
 What stays are ids, numbers and outcomes. There is no new version. The digests of the versions that had the item are made
 again, since they would tell whether somebody has guessed its content. On disk, freed bytes are overwritten
 (`secure_delete`), and the caller cuts the log. What comes in later from trials of the item is scrubbed before it is
-stored.
+stored. A purge is done in steps; one that was broken off is finished when the database is opened again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from evalbus import Failure, Item, Output, Score
 from evalbus_server.errors import NotFound, Reason
@@ -40,33 +41,92 @@ _POSITIONS = """
     AND (i.last_version IS NULL OR i.last_version >= r.dataset_version)
     WHERE r.n = ?
 """
+_EVER = "SELECT 1 FROM item WHERE dataset = ? AND id = ? LIMIT 1"
+_MARK = """
+    INSERT INTO purged (dataset, id, purged_at, done) VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET done = 0
+"""
 _NO_END = 1 << 62
+_TRIALS_AT_ONCE = 64
+
+Note: TypeAlias = Callable[[int, Sequence[int]], object]
+"""Is told the number of a run, and which of its trials were scrubbed."""
 
 
-def purge(connection: Connection, name: str, ids: Iterable[str], now: float) -> Purged:
-    """Take the content of items out of everything, in one transaction.
-
-    Raises:
-        NotFound: DATASET_NOT_FOUND; ITEM_NOT_FOUND: an id never was there.
+class Purge:
+    """A purge on its way: the items are marked first, so that nothing new is kept of them and a purge that was broken
+    off can be finished; then their content goes, some of it at each step.
     """
-    find(connection, name)
-    dataset = number(connection, name)
-    reached = results = 0
-    with connection.transaction(durable=True):
-        for id in dict.fromkeys(ids):
-            found = connection.rows(_ROWS, (dataset, id))
-            if not found:
-                raise NotFound(
-                    Reason.ITEM_NOT_FOUND, f"the dataset {name!r} never had an item {id!r}; nothing was purged"
-                )
-            for row in found:
+
+    def __init__(self, connection: Connection, dataset: int, note: Note) -> None:
+        """*note* is told in the open transaction which trials of a run were scrubbed."""
+        self._connection = connection
+        self._dataset = dataset
+        self._note = note
+
+    def mark(self, name: str, ids: Sequence[str], now: float) -> None:
+        """Mark items of a dataset.
+
+        Raises:
+            NotFound: ITEM_NOT_FOUND: an id never was there; nothing was marked.
+        """
+        with self._connection.transaction(durable=True):
+            for id in ids:
+                if self._connection.row(_EVER, (self._dataset, id)) is None:
+                    text = f"the dataset {name!r} never had an item {id!r}; nothing was purged"
+                    raise NotFound(Reason.ITEM_NOT_FOUND, text)
+                self._connection.execute(_MARK, (self._dataset, id, now))
+
+    def steps(self, ids: Iterable[str]) -> Generator[None, None, Purged]:
+        """Take the content of marked items out, some of it at each step; returns what was reached."""
+        reached = results = 0
+        for id in ids:
+            for row in self._connection.rows(_ROWS, (self._dataset, id)):
                 # Who judges it stays: the numbers of its runs are counted by that.
                 empty = rows.item_row(Item(id, GONE, scorers=rows.read_item(row[4:]).scorers))
-                _scrub_item(connection, dataset, row, empty)
-                results += _scrub_runs(connection, dataset, row)
-            reached += len(found)
-            connection.execute("INSERT OR IGNORE INTO purged VALUES (?, ?, ?)", (dataset, id, now))
-    return Purged(reached, results)
+                with self._connection.transaction():
+                    _scrub_item(self._connection, self._dataset, row, empty)
+                reached += 1
+                yield
+                results += yield from self._runs(row)
+            with self._connection.transaction(durable=True):
+                self._connection.execute("UPDATE purged SET done = 1 WHERE dataset = ? AND id = ?", (self._dataset, id))
+            yield
+        return Purged(reached, results)
+
+    def _runs(self, row: Row) -> Generator[None, None, int]:
+        _, position, first, last = row[:4]
+        scrubbed = 0
+        for run, epochs in self._connection.rows(_RUNS, (self._dataset, first, _NO_END if last is None else last)):
+            for begin in range(0, epochs, _TRIALS_AT_ONCE):
+                trials = [epoch << 32 | position for epoch in range(begin, min(begin + _TRIALS_AT_ONCE, epochs))]
+                with self._connection.transaction():
+                    reached = [trial for trial in trials if _scrub_trial(self._connection, run, trial)]
+                    if reached:
+                        self._note(run, reached)
+                scrubbed += len(reached)
+                yield
+        return scrubbed
+
+
+def begin(
+    connection: Connection, name: str, ids: Sequence[str], now: float, note: Note
+) -> Generator[None, None, Purged]:
+    """Mark items as purged; the steps that are returned take their content out of everything.
+
+    Raises:
+        NotFound: DATASET_NOT_FOUND; ITEM_NOT_FOUND: an id never was there; nothing was purged.
+    """
+    find(connection, name)
+    begun = Purge(connection, number(connection, name), note)
+    begun.mark(name, ids, now)
+    return begun.steps(ids)
+
+
+def finish(connection: Connection, note: Note) -> None:
+    """Finish purges that were broken off."""
+    for dataset, id in connection.rows("SELECT dataset, id FROM purged WHERE NOT done"):
+        for _ in Purge(connection, dataset, note).steps([id]):
+            pass
 
 
 def is_any(connection: Connection) -> bool:
@@ -140,16 +200,7 @@ def _scrub_item(connection: Connection, dataset: int, row: Row, empty: Row) -> N
     connection.execute(f"UPDATE item SET {columns} WHERE n = ?", (*empty, n))
 
 
-def _scrub_runs(connection: Connection, dataset: int, row: Row) -> int:
-    _, position, first, last = row[:4]
-    scrubbed = 0
-    for run, epochs in connection.rows(_RUNS, (dataset, first, _NO_END if last is None else last)):
-        for epoch in range(epochs):
-            scrubbed += _scrub_trial(connection, run, epoch << 32 | position)
-    return scrubbed
-
-
-def _scrub_trial(connection: Connection, run: int, trial: int) -> int:
+def _scrub_trial(connection: Connection, run: int, trial: int) -> bool:
     key = (run, trial)
     reached = connection.execute(
         "UPDATE output SET content = iif(content IS NULL, NULL, ?), content_type = NULL, answer = NULL,"
@@ -178,7 +229,7 @@ def _scrub_trial(connection: Connection, run: int, trial: int) -> int:
             "UPDATE result SET failure = ? WHERE run = ? AND position = ? AND epoch = ?",
             (_scrubbed_text(found[0]), *place_of),
         )
-    return int(bool(reached) or found is not None)
+    return bool(reached) or found is not None
 
 
 def _scrubbed_text(text: str) -> str:

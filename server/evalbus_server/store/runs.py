@@ -271,6 +271,13 @@ def change_limits(connection: Connection, fact: LimitsChanged, standing: Standin
     return replace(standing, sequence=sequence, era=era)
 
 
+def add_fact(connection: Connection, fact: Fact, standing: Standing, *, now: float, era: int) -> None:
+    """Store an event that changes nothing else about the run, in the open transaction."""
+    sequence = standing.next_sequence(era)
+    connection.execute("UPDATE progress SET last_sequence = ?, era = ? WHERE run = ?", (sequence, era, standing.run))
+    add_event(connection, standing.run, sequence, now, fact)
+
+
 def add_event(connection: Connection, run: int, sequence: int, now: float, fact: Fact) -> None:
     """Store an event in the open transaction."""
     connection.execute(events.INSERT_EVENT, (run, sequence, now, events.kind_of(fact), events.body_of(fact)))

@@ -63,6 +63,7 @@ CREATE TABLE purged (
   dataset INTEGER NOT NULL REFERENCES dataset,
   id TEXT NOT NULL,
   purged_at REAL NOT NULL,
+  done INTEGER NOT NULL,    -- 0: some of the content may still be somewhere
   PRIMARY KEY (dataset, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -210,7 +211,7 @@ CREATE TABLE event (
   run INTEGER NOT NULL REFERENCES run,
   sequence INTEGER NOT NULL,
   time REAL NOT NULL,
-  kind TEXT NOT NULL,       -- 'state', 'trials' or 'limits'
+  kind TEXT NOT NULL,       -- 'state', 'trials', 'limits' or 'purge'
   body TEXT NOT NULL,       -- JSON
   PRIMARY KEY (run, sequence)
 ) STRICT, WITHOUT ROWID;

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
-from evalbus_server.model.event import LimitsChanged, StateChanged
+from evalbus_server.model.event import ContentPurged, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
@@ -71,6 +72,8 @@ class Store(Reader):
         """Positions of purged items, by run."""
         self._era = self._begin_era()
         self._has_purged = purge.is_any(self._connection)
+        if self._has_purged:
+            purge.finish(self._connection, self._note_purged)
         self._files = _identities(path)
         self._looked = time.monotonic()
         self._lost = False
@@ -201,11 +204,54 @@ class Store(Reader):
             NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND.
             Conflict: DATASET_BUSY.
         """
+        steps = self.purging(name, ids)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            return _purged_in(end)
+
+    def purging(self, name: str, ids: Sequence[str]) -> Generator[None, None, Purged]:
+        """The same in steps, between which the event loop may run. Nobody changes the dataset meanwhile.
+
+        Who stops in between gets the rest at once.
+
+        Raises:
+            NotFound: DATASET_NOT_FOUND, ITEM_NOT_FOUND: at the first step; nothing was purged.
+            Conflict: DATASET_BUSY: at the first step.
+        """
         self._make_ready(name)
-        purged = purge.purge(self._connection, name, ids, self._clock())
-        self._has_purged = True
-        self._purged.clear()
-        return purged
+        self._uploads.add(name)
+        reached: set[str] = set()
+        try:
+            steps = purge.begin(
+                self._connection,
+                name,
+                list(dict.fromkeys(ids)),
+                self._clock(),
+                lambda run, trials: reached.add(self._note_purged(run, trials)),
+            )
+            self._has_purged = True
+            self._purged.clear()
+            try:
+                purged = yield from steps
+            except GeneratorExit:
+                purge.finish(self._connection, self._note_purged)
+                raise
+            return replace(purged, runs=frozenset(reached - {""}))
+        finally:
+            self._end_upload(name)
+
+    def _note_purged(self, run: int, trials: Sequence[int]) -> str:
+        """Store the event of a purge in the open transaction; the id of the run, "" if it is being deleted."""
+        found = self._connection.row("SELECT r.id FROM run r JOIN progress p ON p.run = r.n WHERE r.n = ?", (run,))
+        if found is None:
+            return ""
+        standing = runs.standing(self._connection, run)
+        fact = ContentPurged(tuple(trials), standing.counts)
+        runs.add_fact(self._connection, fact, standing, now=self._clock(), era=self._era)
+        self._standings.pop(found[0], None)
+        return str(found[0])
 
     def cut_log(self) -> bool:
         """Let nothing of what was overwritten be left in the log; False: a reader needs it just now."""
@@ -473,3 +519,9 @@ def _identities(path: Path) -> list[tuple[int, int] | None]:
         except OSError:
             found.append(None)
     return found
+
+
+def _purged_in(end: StopIteration) -> Purged:
+    purged = end.value
+    assert isinstance(purged, Purged)
+    return purged

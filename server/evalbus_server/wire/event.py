@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from evalbus.v1 import run_pb2
 from evalbus.wire import time_from_proto, time_to_proto
-from evalbus_server.model.event import Event, Fact, LimitsChanged, StateChanged, TrialsEnded
+from evalbus_server.model.event import ContentPurged, Event, Fact, LimitsChanged, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, Outcome, Run, RunState, Verdict
 from evalbus_server.wire.run import counts_from_proto, counts_to_proto, enum_of, run_to_proto, verdict_number
 
@@ -46,6 +46,9 @@ def event_to_proto(event: Event) -> run_pb2.Event:
         changed.counts.CopyFrom(counts_to_proto(fact.counts))
         for path, value in fact.settings:
             changed.settings.add(path=path, value=value)
+    elif isinstance(fact, ContentPurged):
+        message.purge.trial_ids.extend(fact.trials)
+        message.purge.counts.CopyFrom(counts_to_proto(fact.counts))
     else:
         ended = message.trials
         ended.counts.CopyFrom(counts_to_proto(fact.counts))
@@ -76,6 +79,8 @@ def event_from_proto(message: run_pb2.Event) -> Event | None:
         case "limits":
             settings = tuple((each.path, each.value) for each in message.limits.settings)
             fact = LimitsChanged(settings, counts_from_proto(message.limits.counts))
+        case "purge":
+            fact = ContentPurged(tuple(message.purge.trial_ids), counts_from_proto(message.purge.counts))
         case _:
             return None
     return Event(message.sequence, time_from_proto(message.time), fact)

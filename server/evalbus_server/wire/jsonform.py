@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, ToolMockFault, ToolMockReport, Usage, Value
-from evalbus_server.model.event import Event, LimitsChanged, StateChanged
+from evalbus_server.model.event import ContentPurged, Event, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Criterion, Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
@@ -263,19 +263,17 @@ def event_document(event: Event) -> Document:
         }
     elif isinstance(fact, LimitsChanged):
         document |= {"kind": "limits", "limits": {path: json.loads(value) for path, value in fact.settings}}
+    elif isinstance(fact, ContentPurged):
+        document |= {"kind": "purge", "trials": [_trial_document(trial_id) for trial_id in fact.trials]}
     else:
-        trials = [
-            {
-                "trial": trial_id,
-                "position": position_of(trial_id),
-                "epoch": epoch_of(trial_id),
-                "outcome": outcome.name,
-            }
-            for trial_id, outcome in fact.trials
-        ]
+        trials = [{**_trial_document(trial_id), "outcome": outcome.name} for trial_id, outcome in fact.trials]
         document |= {"kind": "trials", "trials": trials}
     document["counts"] = counts_document(fact.counts)
     return document
+
+
+def _trial_document(trial_id: int) -> Document:
+    return {"trial": trial_id, "position": position_of(trial_id), "epoch": epoch_of(trial_id)}
 
 
 # --- content ----------------------------------------------------------------------------------------------------

@@ -1054,6 +1054,7 @@ class Event(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     TRIALS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
+    PURGE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its number, from 1, rising; a crash may leave a gap."""
     @_builtins.property
@@ -1072,6 +1073,10 @@ class Event(_message.Message):
     def limits(self) -> Global___LimitsChanged:
         """Limits were changed."""
 
+    @_builtins.property
+    def purge(self) -> Global___ContentPurged:
+        """The content of trials was purged."""
+
     def __init__(
         self,
         *,
@@ -1080,12 +1085,13 @@ class Event(_message.Message):
         state: Global___StateChanged | None = ...,
         trials: Global___TrialsEnded | None = ...,
         limits: Global___LimitsChanged | None = ...,
+        purge: Global___ContentPurged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "purge", b"purge", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "sequence", b"sequence", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limits", b"limits", "purge", b"purge", "sequence", b"sequence", "state", b"state", "time", b"time", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["state", "trials", "limits"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["state", "trials", "limits", "purge"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1156,6 +1162,38 @@ class LimitsChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LimitsChanged: _TypeAlias = LimitsChanged  # noqa: Y015
+
+@_typing.final
+class ContentPurged(_message.Message):
+    """The content of trials was purged, with that of their items: ids, numbers and outcomes stay. Whoever holds copies of what
+    these trials said drops them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIAL_IDS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trial_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The trials."""
+
+    @_builtins.property
+    def counts(self) -> Global___Counts:
+        """How the trials stand."""
+
+    def __init__(
+        self,
+        *,
+        trial_ids: _abc.Iterable[_builtins.int] | None = ...,
+        counts: Global___Counts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "trial_ids", b"trial_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContentPurged: _TypeAlias = ContentPurged  # noqa: Y015
 
 @_typing.final
 class TrialsEnded(_message.Message):

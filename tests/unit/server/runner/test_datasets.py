@@ -81,6 +81,7 @@ async def test_others_run_during_an_import_a_change_and_a_deletion(store: Store,
         await watched(store, datasets.bring_in("d", read_file(path, options), source="x")),
         await watched(store, datasets.restore("d", 1)),
         await watched(store, datasets.change("d", InfoChange(input_schema='{"type":"string"}'))),
+        await watched(store, datasets.purge("d", [f"i{n}" for n in range(1_000)])),
         await watched(store, datasets.remove("d")),
     ]
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 from evalbus import Failure, FailureCategory, Item, Output, Score
-from evalbus_server.errors import NotFound, Reason
-from evalbus_server.model.run import Outcome
+from evalbus_server.errors import Conflict, NotFound, Reason
+from evalbus_server.model.event import ContentPurged, TrialsEnded
+from evalbus_server.model.run import Counts, Outcome
 from evalbus_server.model.trial import Changes, ResultRecord, ScoreRecord
 from evalbus_server.store import Store, connection, open_store
 from evalbus_server.store.purge import GONE
-from tests.unit.server.store.making import NOTHING, dataset, failed_attempt, items, output, run_of
+from tests.unit.server.store.making import NOTHING, dataset, failed_attempt, items, output, result, run_of
 
 SECRET = "the-secret-word-42"
 
@@ -36,6 +39,14 @@ def told(position: int, word: str = SECRET) -> Changes:
     )
 
 
+def cut(store: Store) -> None:
+    """Cut the log; the thread that moves it may be at work just now."""
+    end = time.monotonic() + 60
+    while not store.cut_log():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def on_disk(path: Path) -> bool:
     return any(SECRET.encode() in file.read_bytes() for file in path.parent.iterdir() if file.is_file())
 
@@ -51,7 +62,7 @@ def test_nothing_of_an_item_is_left_in_the_file(path: Path) -> None:
         assert on_disk(path)
 
         purged = store.purge_items("support", ["q1"])
-        assert store.cut_log()
+        cut(store)
 
         assert (purged.rows, purged.results) == (2, 1)
         assert store.dataset("support").version == 2
@@ -70,7 +81,7 @@ def test_what_comes_in_later_is_scrubbed(path: Path) -> None:
             if not again:
                 dataset(store, [*items(1), secret_item(), *items(3, "r")], "support")
                 store.purge_items("support", ["q1"])
-                assert store.cut_log()
+                cut(store)
             run = store.begin_session(store.create_run(run_of(store.dataset("support", 1), id=f"01{again}")).id)
             store.commit(run.id, told(1))
             store.commit(run.id, NOTHING._replace(outputs=[output(0, said="kept")]))
@@ -116,5 +127,59 @@ def test_a_reader_prevents_the_log_from_being_cut_only_while_it_reads(
 
         reader.execute("COMMIT")
         reader.close()
-        assert store.cut_log()
+        cut(store)
         assert not on_disk(path)
+
+
+def test_each_run_has_an_event_that_names_the_trials(path: Path) -> None:
+    with open_store(path) as store:
+        dataset(store, [*items(1), secret_item()], "support")
+        run = store.begin_session(
+            store.create_run(run_of(store.dataset("support"), id="01a", epochs=3, counts=Counts(6))).id
+        )
+        for epoch in (1, 3):
+            store.commit(run.id, NOTHING._replace(outputs=[output(1, epoch=epoch, said=SECRET)]))
+        before = store.last_sequence(run.id)
+
+        purged = store.purge_items("support", ["q1"])
+        store.commit(run.id, NOTHING._replace(outputs=[output(0)], results=[result(0)]))
+
+        assert purged.runs == {"01a"}
+        events = store.events(run.id, after=before, limit=9)
+        assert [each.sequence for each in events] == [before + 1, before + 2]
+        assert events[0].fact == ContentPurged((1, 2 << 32 | 1), Counts(6))
+        assert isinstance(events[1].fact, TrialsEnded)
+
+
+def test_a_purge_that_was_broken_off_is_finished_when_the_file_is_opened_again(path: Path) -> None:
+    with open_store(path) as store:
+        dataset(store, [secret_item(f"q{n}") for n in range(3)], "support")
+        run = store.begin_session(store.create_run(run_of(store.dataset("support"), id="01a")).id)
+        store.commit(run.id, told(1))
+        steps = store.purging("support", ["q0", "q1", "q2"])
+        next(steps)
+        with pytest.raises(Conflict) as caught:
+            store.add_items("support", [Item("more")])
+        assert caught.value.reason is Reason.DATASET_BUSY
+        store.commit(run.id, NOTHING._replace(outputs=[output(0, said=SECRET)]))
+        assert len(store._connection.rows("SELECT id FROM purged WHERE NOT done")) == 3
+        copy = path.parent / "copy"
+        copy.mkdir()
+        for file in path.parent.glob(f"{path.name}*"):  # what would be there if the process died now
+            shutil.copy(file, copy)
+        steps.close()
+    with open_store(copy / path.name) as again:
+        assert again._connection.rows("SELECT id FROM purged WHERE NOT done") == []
+        assert {stored.item.input.text for stored in again.items("support", 1, limit=9)} == {GONE}
+        cut(again)
+        assert not on_disk(copy / path.name)
+
+
+def test_who_stops_a_purge_gets_the_rest_at_once(store: Store) -> None:
+    dataset(store, [secret_item(f"q{n}") for n in range(3)], "support")
+    steps = store.purging("support", ["q0", "q1", "q2"])
+    next(steps)
+    steps.close()
+
+    assert {stored.item.input.text for stored in store.items("support", 1, limit=9)} == {GONE}
+    store.add_items("support", [Item("more")])
