@@ -29,6 +29,7 @@ TABLES = [
             schema.PluginUse,
             schema.Tls,
             schema.ScorerUse,
+            schema.MetricUse,
             schema.Epochs,
             schema.Limits,
             schema.TrialBounds,

@@ -33,7 +33,7 @@ def test_the_documents_of_the_command_line_have_the_form_that_is_shown(tmp_path)
                 {"input": "When are you open?", "expected": "9 to 5"},
                 {"input": "Do you wrap presents?", "expected": "2 euros"},
             ],
-            "scorers": [{"use": "includes", "threshold": 1}],
+            "scorers": [{"use": "includes", "threshold": 1, "metrics": ["accuracy"]}],
             "criteria": [{"metric": "mean", "scorer": "includes", "min": 0.5}],
         },
         target=known,

@@ -1,5 +1,6 @@
 """What the pages say of the Python packages is there, and what there is for plugin authors is said."""
 
+import dataclasses
 import inspect
 import re
 from typing import Any
@@ -8,9 +9,23 @@ import pytest
 
 import evalbus
 import evalbus_server
-from evalbus import Context, Item, Output, Score, ScorerBench, ScoreTask, TargetBench, ToolBox, TrialFailed, Value, kit
+from evalbus import (
+    Context,
+    Item,
+    Output,
+    Score,
+    ScorerBench,
+    ScoreRow,
+    ScoreTask,
+    TargetBench,
+    ToolBox,
+    TrialFailed,
+    Value,
+    kit,
+)
 from evalbus.client import Client, RunHandle
 from evalbus_server import RunReport
+from evalbus_server.scorer.metrics import METRICS
 from tests.docs.pages import PAGES
 
 TARGET, SCORER = PAGES["docs/write-a-target.md"], PAGES["docs/write-a-scorer.md"]
@@ -75,6 +90,19 @@ def test_every_part_of_an_output_is_told() -> None:
 def test_all_of_the_kit_is_told() -> None:
     told = re.findall(r"\w+", PAGES["docs/scorers/combining.md"].text)
     assert set(kit.__all__) <= set(told)
+
+
+def test_every_builtin_metric_and_each_of_its_settings_is_told() -> None:
+    page = PAGES["docs/scorers/metrics.md"]
+    for name, each in METRICS.items():
+        assert f"`{name}`" in page.text
+        if not name.startswith("corpus_"):  # those have the settings of the scorers
+            assert all(f"`{field.name}`" in page.text for field in dataclasses.fields(each.settings)), name
+
+
+def test_all_that_a_row_has_is_told() -> None:
+    told = PAGES["docs/scorers/metrics.md"].section("Your own")
+    assert all(f"`{name}`" in told for name in ("value", *(field.name for field in dataclasses.fields(ScoreRow))))
 
 
 def test_every_need_is_told() -> None:

@@ -32,6 +32,7 @@ from evalbus._errors import (
 )
 from evalbus._failure import Failure, FailureCategory, FailureOrigin
 from evalbus._item import Item, ScoreTask, ToolMock, Trial, TrialLimits
+from evalbus._metric import Metric, MetricValue, ScoreRow, metric
 from evalbus._output import (
     Message,
     Money,
@@ -44,7 +45,7 @@ from evalbus._output import (
     ToolMockReport,
     Usage,
 )
-from evalbus._plugin import Isolation, Need, PluginInfo, Purpose, ScorerInfo, TargetInfo
+from evalbus._plugin import Isolation, MetricDeclaration, Need, PluginInfo, Purpose, ScorerInfo, TargetInfo
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus, ScoreStep
 from evalbus._tools import ToolBox, ToolFailed, ToolMockFailed
 from evalbus._value import NULL, Value
@@ -67,6 +68,9 @@ __all__ = [
     "Isolation",
     "Item",
     "Message",
+    "Metric",
+    "MetricDeclaration",
+    "MetricValue",
     "Money",
     "Need",
     "NotScorable",
@@ -76,6 +80,7 @@ __all__ = [
     "Purpose",
     "Score",
     "ScoreDeclaration",
+    "ScoreRow",
     "ScoreStatus",
     "ScoreStep",
     "ScoreTask",
@@ -103,6 +108,7 @@ __all__ = [
     "Usage",
     "Value",
     "__version__",
+    "metric",
     "scorer",
     "serve",
     "start_server",

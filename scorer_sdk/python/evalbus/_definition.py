@@ -15,6 +15,7 @@ from evalbus._context import Context, Ticket
 from evalbus._errors import EvalbusError, NotScorable, PluginInvalid, SettingsInvalid, TrialFailed
 from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Trial
+from evalbus._metric import Metric
 from evalbus._plugin import REVISION, Isolation, Need, Open, PluginInfo, Ready, ScorerInfo, TargetInfo
 from evalbus._results import failure_of, output_of, scores_of
 from evalbus._score import Score, ScoreDeclaration
@@ -103,7 +104,9 @@ class Plugin(Generic[P, R]):
             language="python",
             lowest_revision=REVISION,
             highest_revision=REVISION,
-            capabilities=frozenset({"cancel", "progress"}),
+            capabilities=frozenset(
+                {"cancel", "progress", "reduce"} if self.options.metrics else {"cancel", "progress"}
+            ),
             max_in_flight=self.options.max_in_flight,
             settings_schema=self._settings.schema,
             description=self.options.description,
@@ -316,7 +319,8 @@ class Scorer(Plugin[P, R]):
         except Exception as error:  # the author's function from settings to scores
             raise PluginInvalid(f"{self._owner}: `scores` fails with the default settings: {error!r}") from error
         options = self.options
-        return ScorerInfo(declared, tuple(options.needs), tuple(options.inputs), options.deterministic)
+        metrics = tuple(each.declaration for each in options.metrics)
+        return ScorerInfo(declared, tuple(options.needs), tuple(options.inputs), options.deterministic, metrics)
 
     def _declared(self, settings: Any) -> tuple[ScoreDeclaration, ...]:
         scores = self.options.scores
@@ -330,6 +334,12 @@ class Scorer(Plugin[P, R]):
 
     def _check(self) -> None:
         super()._check()
+        metrics: Sequence[object] = self.options.metrics
+        names = [each.declaration.name for each in metrics if isinstance(each, Metric)]
+        if len(names) < len(metrics):
+            raise PluginInvalid(f"{self._owner}: metrics are functions decorated with @metric")
+        if len(set(names)) != len(names):
+            raise PluginInvalid(f"{self._owner}: two of its metrics have the same name")
         if self.options.scores is not None and not callable(self.options.scores):
             _check_scores(tuple(self.options.scores), self._owner)
 
@@ -359,6 +369,7 @@ class Options:
     needs: Sequence[Need] = ()
     inputs: Sequence[str] = ()
     deterministic: bool = False
+    metrics: Sequence[Metric] = ()
 
 
 def target(  # noqa: PLR0913  # the options of a plugin, each by name
@@ -404,6 +415,7 @@ def scorer(  # noqa: PLR0913  # the options of a plugin, each by name
     scores: ScoresOption = None,
     needs: Sequence[Need] = (),
     inputs: Sequence[str] = (),
+    metrics: Sequence[Metric] = (),
     deterministic: bool = False,
     description: str = "",
     setup: Callable[..., Any] | None = None,
@@ -426,6 +438,7 @@ def scorer(  # noqa: PLR0913  # the options of a plugin, each by name
             between 0 and 1.
         needs: what it cannot do without; a task that lacks one is skipped.
         inputs: the named inputs that an experiment may map for it; it finds them in `ctx.inputs` or `task.inputs`.
+        metrics: numbers over all trials that an experiment may ask for, made with `metric`.
         deterministic: whether the same task always gets the same scores.
         description: one sentence for people; by default the first line of the docstring.
         setup: called with the settings (or nothing) when a conversation opens; what it returns is `state`.
@@ -439,7 +452,7 @@ def scorer(  # noqa: PLR0913  # the options of a plugin, each by name
     """
     options = Options(
         version, description, digest, mode, threads, max_in_flight, setup,
-        scores=scores, needs=needs, inputs=inputs, deterministic=deterministic,
+        scores=scores, needs=needs, inputs=inputs, deterministic=deterministic, metrics=metrics,
     )  # fmt: skip
     return _decorator(Scorer, name, options)
 

@@ -265,7 +265,18 @@ def _scorer(part: _Part) -> pb.ScorerUse:
     )
     for name, path in (part.take("map") or {}).items():
         message.map.add(input=str(name), path=str(path))
+    for index, metric in enumerate(part.many("metrics")):
+        each = {"use": metric} if isinstance(metric, str) else metric
+        message.metrics.append(_metric(_Part(each, f"{part.where}.metrics[{index}]")))
     message.plugin.CopyFrom(_plugin(part))
+    part.end()
+    return message
+
+
+def _metric(part: _Part) -> pb.MetricUse:
+    message = pb.MetricUse(use=part.text("use"), name=part.text("name"), settings=part.json("settings"))
+    for name, path in (part.take("map") or {}).items():
+        message.map.add(input=str(name), path=str(path))
     part.end()
     return message
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from evalbus._draft import draft
 from evalbus._failure import Failure
 from evalbus._output import Output, Usage
-from evalbus._score import Score, ScoreDeclaration
+from evalbus._score import Direction, Score, ScoreDeclaration
 
 REVISION = 1
 """The protocol revision that this package speaks."""
@@ -47,6 +47,17 @@ class TargetInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricDeclaration:
+    """What a scorer promises about a number over all trials of one of its scores."""
+
+    name: str
+    minimum: float | None = None
+    maximum: float | None = None
+    direction: Direction = Direction.HIGHER_IS_BETTER
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ScorerInfo:
     """What only a scorer says of itself."""
 
@@ -54,6 +65,7 @@ class ScorerInfo:
     needs: tuple[Need, ...] = ()
     inputs: tuple[str, ...] = ()
     deterministic: bool = False
+    metrics: tuple[MetricDeclaration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,6 +298,17 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """A number over all trials of a score, made once the run was complete."""
+
+    name: str
+    """As the experiment calls it."""
+    value: float | None
+    explanation: str = ""
+    """What it was made of, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreSummary:
     """The numbers of one score."""
 
@@ -320,6 +331,8 @@ class ScoreSummary:
     coverage: float | None = None
     threshold: float | None = None
     distribution: Distribution = field(default_factory=Distribution)
+    metrics: tuple[MetricSummary, ...] = ()
+    """Those that the experiment asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from evalbus._run import (
     Interval,
     Latency,
     LimitsChanged,
+    MetricSummary,
     News,
     Outcome,
     Plan,
@@ -195,6 +196,7 @@ def _score(message: run_pb2.ScoreSummary) -> ScoreSummary:
             distribution.other,
             tuple(Bin(each.low, each.high, each.count) for each in distribution.histogram),
         ),
+        metrics=tuple(MetricSummary(each.name, _number(each, "value"), each.explanation) for each in message.metrics),
     )
 
 

@@ -23,9 +23,10 @@ from evalbus import wire
 from evalbus._conversation import Conversation, Ending, Stream
 from evalbus._definition import Plugin
 from evalbus._errors import EvalbusError, PluginInvalid
-from evalbus._records import Side, side_of
+from evalbus._records import SCORER, Side, side_of
+from evalbus._reducing import reduced
 from evalbus._status import details
-from evalbus.v1 import plugin_pb2
+from evalbus.v1 import plugin_pb2, scorer_pb2
 from evalbus.worker import CLOSING_GRACE
 
 GRACE = 5.0
@@ -195,9 +196,18 @@ def _handlers(side: Side, plugins: Mapping[str, Plugin[Any, Any]], ending: Endin
     async def converse(requests: Any, stream: Stream) -> None:
         await Conversation(side, plugins, stream, ending).run()
 
+    async def reduce_rows(requests: Any, context: Any) -> scorer_pb2.ReduceResponse:
+        return await reduced(plugins, requests)
+
+    more: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Reduce": grpc.stream_unary_rpc_method_handler(
+            reduce_rows, response_serializer=scorer_pb2.ReduceResponse.SerializeToString
+        )
+    }
     return grpc.method_handlers_generic_handler(
         side.service,
         {
+            **(more if side is SCORER else {}),
             "Describe": grpc.unary_unary_rpc_method_handler(
                 describe,
                 request_deserializer=plugin_pb2.DescribeRequest.FromString,
@@ -233,6 +243,8 @@ def _refusing(handler: Any) -> Any:
         )
         await context.abort(code, text, details(code, "UNAUTHENTICATED", text))
 
+    if handler.request_streaming and not handler.response_streaming:
+        return grpc.stream_unary_rpc_method_handler(refuse)
     if handler.request_streaming:
         return grpc.stream_stream_rpc_method_handler(refuse)
     if handler.response_streaming:

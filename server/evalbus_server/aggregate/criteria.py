@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evalbus_server.aggregate.metrics import OVER_ITEMS, Metrics, Number, leaves_errored_out, read_metric
+from evalbus_server.aggregate.metrics import (
+    OVER_ITEMS,
+    Metrics,
+    Number,
+    is_made,
+    leaves_errored_out,
+    read_metric,
+    unknown_metric,
+)
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import Criterion
+from evalbus_server.model.experiment import Criterion, ScorerUse
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.reducers import RUN_METRICS
 from evalbus_server.model.run import Run, RunState, ScoreKey, Verdict
@@ -16,13 +24,20 @@ TOLERANCE = 1e-9
 """A number that misses its bound by no more than this meets it (N6)."""
 
 
-def check_criteria(criteria: Sequence[Criterion], keys: Sequence[ScoreKey], epochs: int) -> None:
+def check_criteria(
+    criteria: Sequence[Criterion], keys: Sequence[ScoreKey], epochs: int, scorers: Sequence[ScorerUse] = ()
+) -> None:
     """Refuse, before the run, what could never be decided (G4). Whether a baseline exists the caller knows.
+
+    *scorers* are those that give the keys, as the experiment has them.
 
     Raises:
         Invalid: a metric or a scorer is unknown, or a k is more than there are epochs.
     """
     for place, criterion in enumerate(criteria):
+        if is_made(criterion.metric):
+            _check_made(place, criterion, keys, scorers)
+            continue
         try:
             _, reducer = read_metric(criterion.metric)
         except ValueError as error:
@@ -49,6 +64,26 @@ def _refuse_hopeless(place: int, criterion: Criterion, key: ScoreKey) -> None:
         raise _invalid(place, "min", f"{criterion.min:g} can never be reached: {key.key} is never above {high:g}")
     if criterion.max is not None and low is not None and criterion.max < min(low, 0.0):
         raise _invalid(place, "max", f"{criterion.max:g} can never be kept: {key.key} is never below {low:g}")
+
+
+def _check_made(place: int, criterion: Criterion, keys: Sequence[ScoreKey], scorers: Sequence[ScorerUse]) -> None:
+    """A number that a scorer's entry asks for is one of a score whose scorer is asked for it."""
+    having = [
+        key.key
+        for key in keys
+        if key.scorer < len(scorers) and criterion.metric in {each.called for each in scorers[key.scorer].metrics}
+    ]
+    if not having:
+        made = {each.called for scorer in scorers for each in scorer.metrics}
+        raise _invalid(place, "metric", unknown_metric(criterion.metric, made))
+    if criterion.scorer is None and len(having) > 1:
+        raise _invalid(place, "scorer", f"several scores have {criterion.metric}; name one of {', '.join(having)}")
+    if criterion.scorer is not None and criterion.scorer not in having:
+        if criterion.scorer not in {key.key for key in keys}:
+            raise _invalid(place, "scorer", _unknown(criterion.scorer, [key.key for key in keys]))
+        raise _invalid(
+            place, "scorer", f"{criterion.scorer} has no {criterion.metric}; that is one of {', '.join(having)}"
+        )
 
 
 def judge_criteria(

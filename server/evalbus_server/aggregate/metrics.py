@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evalbus import Direction
@@ -13,7 +13,7 @@ from evalbus_server.aggregate.statistics import percentile, sum_and_mean
 from evalbus_server.aggregate.steps import Steps
 from evalbus_server.model.experiment import Criterion
 from evalbus_server.model.faults import suggestion
-from evalbus_server.model.numbers import Column, RunNumbers, no_values
+from evalbus_server.model.numbers import Column, RunMetric, RunNumbers, no_values
 from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, SHARES, parse_reducer
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.summary import Distribution, Latency
@@ -43,13 +43,23 @@ def read_metric(text: str) -> tuple[str, Reducer | None]:
         return text, None
     if text.split("(")[0].strip() in REDUCERS_OF_K:
         return "mean", Reducer(*parse_reducer(text))
-    known = [*METRICS, *(f"{name}(k)" for name in REDUCERS_OF_K)]
-    raise ValueError(f"there is no metric {text!r}{suggestion(text, (*METRICS, *REDUCERS_OF_K), known)}")
+    raise ValueError(unknown_metric(text))
+
+
+def unknown_metric(text: str, made: Iterable[str] = ()) -> str:
+    """That there is no such metric, and which there are; *made* are those that scorers' entries ask for."""
+    known = [*METRICS, *(f"{name}(k)" for name in REDUCERS_OF_K), *sorted(made)]
+    return f"there is no metric {text!r}{suggestion(text, (*METRICS, *REDUCERS_OF_K, *made), known)}"
+
+
+def is_made(metric: str) -> bool:
+    """Whether a metric is none that every run has, but one that a scorer's entry asks for."""
+    return metric not in METRICS and metric.split("(")[0].strip() not in REDUCERS_OF_K
 
 
 def leaves_errored_out(metric: str) -> bool:
     """Whether errored trials take no part in a metric, so that its coverage matters (G1)."""
-    return read_metric(metric)[0] in (*OVER_ITEMS, "weighted")
+    return is_made(metric) or read_metric(metric)[0] in (*OVER_ITEMS, "weighted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +115,20 @@ class Metrics:
         Raises:
             ValueError: there is no such metric.
         """
-        name, reducer = read_metric(metric)
         if scorer is not None and scorer not in self._positions:
             return Number(None, f"the run has no score {scorer!r}")
+        if is_made(metric):
+            return self._made(metric, scorer)
+        name, reducer = read_metric(metric)
         if name in OVER_ITEMS:
             return self._over_items(name, self._positions_of(scorer), reducer or self._reducer)
         if name in SHARES:
             return self._share(name, scorer)
         return {"weighted": self._weighted, "p95_latency_ms": self._latency, "cost": self._cost}[name]()
+
+    def made(self, position: int) -> tuple[RunMetric, ...]:
+        """The numbers over all trials of the score key at *position* that were made at the end of the run."""
+        return self._numbers.metrics.get(position, ())
 
     def coverage(self, scorer: str | None = None) -> float | None:
         """The share of trials that have a value or an outcome, of those that do not skip (N2)."""
@@ -121,6 +137,14 @@ class Metrics:
     def pass_rate(self, scorer: str | None = None) -> float | None:
         """The share of trials that pass; errors count against it (N2)."""
         return self._share("pass_rate", scorer).value
+
+    def _made(self, metric: str, scorer: str | None) -> Number:
+        """A number that was made at the end of the run: of a score key, or of the only one that has it."""
+        for position in self._positions_of(scorer):
+            for each in self.made(position):
+                if each.name == metric:
+                    return Number(each.value, each.explanation, each.lower_is_better)
+        return Number(None, "it is made once the run is complete")
 
     def _over_items(self, name: str, positions: tuple[int, ...], reducer: Reducer) -> Number:
         if not self._comparable(positions, reducer):
@@ -201,6 +225,8 @@ class Metrics:
 
     def _measure_metric(self, metric: str, scorer: str | None) -> Steps[None]:
         """What a criterion looks at, if it is not measured yet."""
+        if is_made(metric):
+            return
         name, reducer = read_metric(metric)
         if name not in OVER_ITEMS or (scorer is not None and scorer not in self._positions):
             return

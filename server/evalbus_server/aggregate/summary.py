@@ -89,6 +89,7 @@ def _score(numbers: RunNumbers, metrics: Metrics, reducer: Reducer, position: in
         coverage=metrics.coverage(key.key),
         threshold=key.threshold,
         distribution=trials.distribution,
+        metrics=metrics.made(position),
     )
 
 

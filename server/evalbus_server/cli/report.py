@@ -42,6 +42,8 @@ def print_report(out: Console, document: Document) -> None:
         if table is not None:
             out.print(table)
             out.print()
+    for line in _metrics(document["scores"]):
+        out.print(line, soft_wrap=True)
     for line in _lines(document):
         out.print(line, soft_wrap=True)
 
@@ -102,6 +104,15 @@ def _scores(scores: Mapping[str, Document]) -> Table | None:
             count(score["skipped"]),
         )
     return table
+
+
+def _metrics(scores: Mapping[str, Document]) -> Iterator[RenderableType]:
+    """A line for each number over all trials of a score."""
+    for key, score in scores.items():
+        for name, metric in (score.get("metrics") or {}).items():
+            yield Text.assemble(
+                f"{plain(name)} of {plain(key)}   {number(metric['value'])}   ", (plain(metric["explanation"]), "dim")
+            )
 
 
 def _criteria(criteria: Sequence[Document]) -> Table | None:

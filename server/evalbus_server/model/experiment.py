@@ -30,13 +30,14 @@ from evalbus._adapted import adapter_command, is_adapted
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.faults import invalid, kind_of, suggestion
 from evalbus_server.model.paths import format_path
-from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, RUN_METRICS, SHARES, parse_reducer
+from evalbus_server.model.reducers import METRICS, REDUCERS, REDUCERS_OF_K, RUN_METRICS, SHARES, parse_reducer
 from evalbus_server.model.written import (
     LARGEST,
     DotlessName,
     Duration,
     JsonObject,
     Many,
+    MetricPath,
     Name,
     Number,
     NumberOrMap,
@@ -262,6 +263,32 @@ class TargetUse(PluginUse):
         return use
 
 
+class MetricUse(_Part):
+    """A number over all trials of a scorer, made once the run is complete."""
+
+    use: Name
+    """One that the scorer declares, or a builtin."""
+    name: DotlessName | None = None
+    """None: as in `use`."""
+    settings: JsonObject = Field(default_factory=dict)
+    map: dict[Name, MetricPath] = Field(default_factory=dict)
+    """Named inputs, each a path into item, output, trial or score."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {"use": value} if isinstance(value, str) else value
+
+    @property
+    def called(self) -> str:
+        """Its name in this experiment."""
+        return self.name or self.use
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+
 class ScorerUse(PluginUse):
     """A judge."""
 
@@ -277,6 +304,20 @@ class ScorerUse(PluginUse):
     """For one attempt; None: the run's."""
     sampling: Sampling = 1.0
     """The share of trials that it scores; the others are SKIPPED."""
+    metrics: Many[MetricUse] = ()
+    """Numbers over all trials of each of its scores."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _told_apart(cls, metrics: tuple[MetricUse, ...]) -> tuple[MetricUse, ...]:
+        seen: set[str] = set()
+        for metric in metrics:
+            if metric.called in METRICS or metric.called in (*REDUCERS, *REDUCERS_OF_K):
+                raise ValueError(f"{metric.called} is a number that every score has; give the metric another name")
+            if metric.called in seen:
+                raise ValueError(f"two metrics are called {metric.called!r}; give one a name")
+            seen.add(metric.called)
+        return metrics
 
     def threshold_of(self, score: str) -> float | None:
         """The threshold of one of its scores."""
@@ -386,12 +427,9 @@ class Criterion(_Part):
     @classmethod
     def _known(cls, text: str) -> str:
         text = text.strip()
-        if text in METRICS:
-            return text
         if text.split("(")[0] in REDUCERS_OF_K:
             return "{}({})".format(*parse_reducer(text))
-        known = [*METRICS, *(f"{name}(k)" for name in REDUCERS_OF_K)]
-        raise ValueError(f"there is no metric {text!r}{suggestion(text, (*METRICS, *REDUCERS_OF_K), known)}")
+        return text  # the experiment knows which a scorer makes
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -476,8 +514,13 @@ class Experiment(_Part):
                 raise ValueError(
                     f"scorers[{named[scorer.name]}] and scorers[{index}] are both called {scorer.name!r}; rename one"
                 )
+        made = {metric.called for scorer in self.scorers for metric in scorer.metrics}
         for index, criterion in enumerate(self.criteria):
             name = criterion.metric.split("(")[0]
+            if criterion.metric not in METRICS and name not in REDUCERS_OF_K and criterion.metric not in made:
+                known = [*METRICS, *(f"{each}(k)" for each in REDUCERS_OF_K), *sorted(made)]
+                hint = suggestion(criterion.metric, (*METRICS, *REDUCERS_OF_K, *made), known)
+                raise ValueError(f"criteria[{index}].metric: there is no metric {criterion.metric!r}{hint}")
             k = parse_reducer(criterion.metric)[1] if name in REDUCERS_OF_K else None
             if k is not None and k > self.epochs.count:
                 raise ValueError(

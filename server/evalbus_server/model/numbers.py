@@ -29,6 +29,18 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class RunMetric:
+    """A number over all trials of a score, as it was made when the run was complete."""
+
+    name: str
+    """As the experiment calls it."""
+    value: float | None
+    explanation: str = ""
+    """What it was made of, or why there is none."""
+    lower_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RunNumbers:
     """What the store knows of a run in numbers.
 
@@ -43,6 +55,8 @@ class RunNumbers:
     """By score key: trials without a value because something broke, those included whose target failed."""
     skipped: dict[int, int] = field(default_factory=dict)
     """By score key: trials to which the scorer did not apply."""
+    metrics: dict[int, tuple[RunMetric, ...]] = field(default_factory=dict)
+    """By score key: the numbers over all trials that the experiment asks for; none before the run is complete."""
     latencies_ms: Values = field(default_factory=no_values)
     """The target's latency of every stored output that has one."""
     weighted: Column = field(default_factory=Column)

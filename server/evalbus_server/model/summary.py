@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from evalbus import FailureCategory, Usage
+from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import Run, Verdict
 
 
@@ -67,6 +68,8 @@ class ScoreSummary:
     coverage: float | None = None
     threshold: float | None = None
     distribution: Distribution = field(default_factory=Distribution)
+    metrics: tuple[RunMetric, ...] = ()
+    """Those that the experiment asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,3 +237,14 @@ NumberOrMap: TypeAlias = Annotated[float | dict[str, float], BeforeValidator(_nu
 WeightOrMap: TypeAlias = Annotated[NumberOrMap, AfterValidator(_no_negatives)]
 ValuePath: TypeAlias = Annotated[str, AfterValidator(_value_path)]
 """A path into item, output or trial."""
+
+
+def _metric_path(text: str) -> str:
+    steps = parse_path(text)
+    if steps[0] not in ("item", "output", "trial", "score") or len(steps) < 2:
+        raise ValueError(f"must begin with item., output., trial. or score.: {text!r}; the answer is output.content")
+    return text
+
+
+MetricPath: TypeAlias = Annotated[str, AfterValidator(_metric_path)]
+"""The same, or one into a score."""

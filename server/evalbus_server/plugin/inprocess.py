@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evalbus import PluginInfo, ScoreTask, SettingsInvalid, Trial, TrialLimits
-from evalbus._definition import OpeningRefused, Target
+from evalbus._definition import OpeningRefused, Scorer, Target
 from evalbus._definition import Plugin as Definition
 from evalbus._item import TaskDraft
 from evalbus._plugin import Open, TrialProgress
 from evalbus._records import side_of
+from evalbus._reduce import Reduction, reduce
 from evalbus.worker import Worker
-from evalbus_server.errors import Invalid, Reason, Unfit
+from evalbus_server.errors import Invalid, Reason, Unfit, Unreachable
 from evalbus_server.model.trial import epoch_of, position_of
 from evalbus_server.plugin.port import Answered, ConversationLost, Flight, Received
+from evalbus_server.plugin.reduce import Batches, Reduced
 
 
 class InProcessPlugin:
@@ -85,6 +87,20 @@ class InProcessPlugin:
     def answered(self, answers: list[Any]) -> list[Answered]:
         """Answers of the function, as the exchange takes them."""
         return [(answer.trial_id, answer.attempt, answer.result, answer.usage) for answer in self._arrived(answers)]
+
+    async def reduce(self, asked: Reduction, batches: Batches, limit: float) -> Reduced:
+        """Numbers over a run, as the function's metrics make them of all rows.
+
+        Raises:
+            Unreachable: they took too long.
+        """
+        assert isinstance(self._definition, Scorer)
+        try:
+            async with asyncio.timeout(limit):
+                rows = [row async for batch in batches for row in batch]
+                return await reduce(self._definition, asked, rows)
+        except TimeoutError:
+            raise Unreachable(Reason.PLUGIN_UNREACHABLE, f"not done within {limit:g} s") from None
 
     async def restart(self) -> None:
         """Nothing to start again."""

@@ -13,12 +13,14 @@ import grpc.aio
 
 from evalbus import ContractBroken, PluginInfo, ScorerInfo, wire
 from evalbus._plugin import REVISION, Open, Ready
+from evalbus._reduce import Reduction
 from evalbus.v1 import plugin_pb2
 from evalbus_server.errors import Invalid, Reason, ServerError, Unfit, Unreachable
 from evalbus_server.model.experiment import Tls
 from evalbus_server.plugin.channel import authorisation, open_channel
 from evalbus_server.plugin.codec import Codec
 from evalbus_server.plugin.port import ConversationLost, Flight, Received
+from evalbus_server.plugin.reduce import Batches, Reduced, reduce_over
 from evalbus_server.plugin.salvage import Unreadable
 
 BYTES_A_MESSAGE = 1024 * 1024
@@ -207,6 +209,16 @@ class RemotePlugin:
             await conversation.abandon()
             raise
         return conversation
+
+    async def reduce(self, asked: Reduction, batches: Batches, limit: float) -> Reduced:
+        """Numbers over a run, as the scorer makes them of all rows.
+
+        Raises:
+            ServerError: it cannot be reached, or the call broke.
+        """
+        await self.reach()
+        assert self._channel is not None
+        return await reduce_over(self._channel, authorisation(self._place.token), asked, batches, limit)
 
     async def restart(self) -> None:
         """End a launched process, so that nothing of an abandoned conversation goes on."""

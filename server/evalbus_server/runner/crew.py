@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,16 +16,19 @@ from evalbus._adapted import LIBRARIES
 from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
+from evalbus._reduce import Reduction
 from evalbus_server.errors import Denied, Invalid, Reason
-from evalbus_server.model.experiment import Experiment, Limits, PluginUse, ScorerUse, resolve_env
+from evalbus_server.model.experiment import Experiment, Limits, MetricUse, PluginUse, ScorerUse, resolve_env
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.pool import Pool, Pools
 from evalbus_server.plugin.port import Flight, Plugin
+from evalbus_server.plugin.reduce import Batches, Reduced
 from evalbus_server.plugin.rules import Rules
 from evalbus_server.runner.names import score_keys, scorer_names
 from evalbus_server.scorer.mapping import Path, parse_path
+from evalbus_server.scorer.metrics import AskedMetric, asked_metric
 
 
 class Reachable(Plugin, Protocol):
@@ -33,6 +36,10 @@ class Reachable(Plugin, Protocol):
 
     async def reach(self) -> PluginInfo:
         """Connect and shake hands."""
+        ...
+
+    async def reduce(self, asked: Reduction, batches: Batches, limit: float) -> Reduced:
+        """Numbers over a run that a scorer makes of all its rows, within *limit* seconds."""
         ...
 
 
@@ -99,6 +106,10 @@ class Crew:
         self.keys: tuple[ScoreKey, ...] = ()
         self.paths: list[dict[str, Path]] = []
         """The mapped inputs of each scorer."""
+        self.metrics: list[list[AskedMetric]] = []
+        """What is asked of each scorer once the run is complete."""
+        self.openings: list[Open] = []
+        """With which each scorer's conversation was opened."""
         self._plugins: list[Reachable] = []
         self.on_target: Callable[[list[Flight]], None] = _nobody
         self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
@@ -123,6 +134,10 @@ class Crew:
                 {name: parse_path(path, f"scorers[{index}].map.{name}") for name, path in use.map.items()}
                 for index, use in enumerate(experiment.scorers)
             ]
+            self.metrics = [
+                self._asked_metrics(index, use.metrics) if use.metrics else []
+                for index, use in enumerate(experiment.scorers)
+            ]
             plugins = list(self._plugins)
             if experiment.target is not None:
                 self.target = self._exchange(experiment.target, "target", plugins.pop(0), self._target_done)
@@ -143,6 +158,15 @@ class Crew:
         await asyncio.gather(*(exchange.close() for exchange in self._exchanges), return_exceptions=True)
         await asyncio.gather(*(plugin.close() for plugin in self._plugins), return_exceptions=True)
         self._plugins = []
+
+    async def reduce(self, index: int, asked: Reduction, batches: Batches, limit: float) -> Reduced:
+        """Numbers over all rows of a scorer, as it makes them itself.
+
+        Raises:
+            ServerError: it cannot be reached, or takes longer than *limit* seconds.
+        """
+        plugin = self._plugins[len(self._plugins) - len(self.scorers) + index]
+        return await plugin.reduce(asked, batches, limit)
 
     def change(self, experiment: Experiment) -> None:
         """Go on by the limits of an experiment that is the same in everything else."""
@@ -167,9 +191,15 @@ class Crew:
 
     def scorer_info(self, index: int) -> ScorerInfo:
         """What only a scorer says of itself."""
-        kind = self.infos[len(self.infos) - len(self.scorers) + index].kind
+        kind = self.infos[len(self.infos) - len(self._call.experiment.scorers) + index].kind
         assert isinstance(kind, ScorerInfo)
         return kind
+
+    def _asked_metrics(self, index: int, uses: Sequence[MetricUse]) -> list[AskedMetric]:
+        declared = self.scorer_info(index).metrics
+        if "reduce" not in self.infos[len(self.infos) - len(self._call.experiment.scorers) + index].capabilities:
+            declared = ()
+        return [asked_metric(use, declared, f"scorers[{index}].metrics[{place}]") for place, use in enumerate(uses)]
 
     # --- making -------------------------------------------------------------------------------------------------
 
@@ -228,6 +258,8 @@ class Crew:
             silence=limits.silence,
         )
         scorer = use if isinstance(use, ScorerUse) else None
+        if scorer is not None:
+            self.openings.append(opening)
         rules = _rules(limits, scorer, call.session)
         origin = FailureOrigin.TARGET if scorer is None else FailureOrigin.SCORER
         exchange = Exchange(plugin, opening, rules, done, origin=origin)

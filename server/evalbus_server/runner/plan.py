@@ -161,7 +161,7 @@ def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ..
     Raises:
         Invalid: a criterion names what does not exist.
     """
-    check_criteria(experiment.criteria, keys, experiment.epochs.count)
+    check_criteria(experiment.criteria, keys, experiment.epochs.count, experiment.scorers)
     for index, criterion in enumerate(experiment.criteria):
         if criterion.baseline is not None:
             try:

@@ -23,6 +23,7 @@ from evalbus_server.runner.floor import PAGE, Floor, Working
 from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
+from evalbus_server.runner.measure import measure, wants_metrics
 from evalbus_server.runner.summarise import summarise
 from evalbus_server.scorer.panel import Panel, Seat
 from evalbus_server.store import RunLog
@@ -45,10 +46,14 @@ async def _work(floor: Floor, working: Working) -> None:
         async with _turn(floor, working):
             if working.ending is None:
                 working.run = floor.store.begin_session(run_id)
+                if wants_metrics(working):
+                    floor.store.set_metrics(run_id, {})  # those of before are not of what comes now
                 floor.bell.ring(run_id)
                 _log.info("run started", run=run_id, trials=working.run.counts.planned)
                 await _carry(floor, working)
             state, reason = _end_of(floor, working)
+            if state is RunState.COMPLETED and wants_metrics(working):
+                await measure(floor, working)
     except asyncio.CancelledError:
         state, reason = RunState.INTERRUPTED, "STOPPED: the server ended before it was done"
         raise

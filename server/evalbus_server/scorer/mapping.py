@@ -17,6 +17,7 @@ from evalbus import (
     Message,
     Money,
     Output,
+    Score,
     Span,
     Timing,
     ToolCall,
@@ -49,6 +50,22 @@ class Path:
     def __str__(self) -> str:
         """As it was written."""
         return self.text
+
+
+def parse_score_path(text: str, field: str = "") -> Callable[[Score], Value | None]:
+    """How to follow a path into a score, such as `score.label` or `score.metadata.level`.
+
+    Raises:
+        Invalid: nothing can ever stand there; the message says what can.
+    """
+    try:
+        steps = paths.parse_path(text)[1:]
+        if not steps:
+            raise ValueError(f"must go on after score: {text!r}; its value is score.value")
+        _check(text, steps, Score)
+    except ValueError as error:
+        raise Invalid(Reason.EXPERIMENT_INVALID, f"{field}: {error}" if field else str(error), field=field) from None
+    return lambda score: _inside(score, steps)
 
 
 def parse_path(text: str, field: str = "") -> Path:
@@ -159,6 +176,7 @@ _FIELDS: Mapping[type, Mapping[str, _Field]] = {
         **_json("arguments"),
     },
     Span: {**_plain("id", "name", "parent_id", "kind", "started_at", "duration"), **_json("attributes")},
+    Score: {**_plain("value", "label", "explanation"), **_values("answer"), **_json("metadata")},
     Usage: {
         **_plain("input_tokens", "output_tokens", "cached_tokens", "calls"),
         "cost": _Field(attrgetter("cost"), Money),

@@ -235,6 +235,18 @@ _FIRST = (
     ) STRICT, WITHOUT ROWID
     """,
     """
+    CREATE TABLE metric (
+      run INTEGER NOT NULL REFERENCES run,
+      key INTEGER NOT NULL,
+      place INTEGER NOT NULL,
+      name TEXT NOT NULL,
+      value REAL CHECK (value BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+      explanation TEXT NOT NULL,
+      lower INTEGER NOT NULL,
+      PRIMARY KEY (run, key, place)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
     CREATE TABLE event (
       run INTEGER NOT NULL REFERENCES run,
       sequence INTEGER NOT NULL,

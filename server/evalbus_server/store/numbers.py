@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from evalbus import FailureCategory, Money, ScoreStatus, Usage
-from evalbus_server.model.numbers import Column, RunNumbers, Values, no_values
+from evalbus_server.model.numbers import Column, RunMetric, RunNumbers, Values, no_values
 from evalbus_server.model.run import Outcome
 from evalbus_server.model.trial import EPOCH_BITS
 from evalbus_server.store import rows
-from evalbus_server.store.connection import Row
+from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.runs import OfRun
 from evalbus_server.store.trials import assigned
 
@@ -61,6 +61,9 @@ PAGE_OF_UNANSWERED = f"""
 PAGE_OF_USAGE = f"SELECT {rows.USAGE} {_RESULTS} AND input_tokens IS NOT NULL"
 
 
+METRICS = "SELECT key, name, value, explanation, lower FROM metric WHERE run = :run ORDER BY key, place"
+
+
 def read(of: OfRun) -> Generator[None, None, RunNumbers]:
     """Read the numbers of a run; lets the caller do something else after every page."""
     scores = yield from _scores(of)
@@ -75,6 +78,7 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
             for place, key in enumerate(of.run.score_keys)
         },
         skipped=dict(scores.skipped),
+        metrics=_metrics(of),
         latencies_ms=latencies,
         weighted=results.weighted,
         usage=sums.usage(),
@@ -82,6 +86,26 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
         with_usage=sums.trials,
         failures={FailureCategory(category): count for category, count in results.failures.items()},
         attempts=results.attempts,
+    )
+
+
+def _metrics(of: OfRun) -> dict[int, tuple[RunMetric, ...]]:
+    found: dict[int, list[RunMetric]] = {}
+    for key, name, value, explanation, lower in of.connection.rows(METRICS, {"run": of.number}):
+        found.setdefault(key, []).append(RunMetric(name, value, explanation, bool(lower)))
+    return {key: tuple(metrics) for key, metrics in found.items()}
+
+
+def write_metrics(connection: Connection, run: int, metrics: Mapping[int, Sequence[RunMetric]]) -> None:
+    """Put numbers over all trials of score keys in the place of all that a run has."""
+    connection.execute("DELETE FROM metric WHERE run = ?", (run,))
+    connection.execute_many(
+        "INSERT INTO metric (run, key, place, name, value, explanation, lower) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (run, key, place, each.name, each.value, each.explanation, int(each.lower_is_better))
+            for key, made in metrics.items()
+            for place, each in enumerate(made)
+        ],
     )
 
 

@@ -16,6 +16,7 @@ _PLACES = {
     "score": "trial",
     "result": "position",
     "output": "trial",
+    "metric": "key",
     "event": "sequence",
     "kept_summary": "run",
 }

@@ -207,6 +207,18 @@ CREATE TABLE retry (
   PRIMARY KEY (run, trial, key)
 ) STRICT, WITHOUT ROWID;
 
+-- Numbers over all trials of a score, made when the run was complete.
+CREATE TABLE metric (
+  run INTEGER NOT NULL REFERENCES run,
+  key INTEGER NOT NULL,     -- position in the run's score keys
+  place INTEGER NOT NULL,   -- in the experiment's list of them
+  name TEXT NOT NULL,
+  value REAL CHECK (value BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+  explanation TEXT NOT NULL,
+  lower INTEGER NOT NULL,   -- 1: a lower value is better
+  PRIMARY KEY (run, key, place)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE event (
   run INTEGER NOT NULL REFERENCES run,
   sequence INTEGER NOT NULL,

@@ -14,9 +14,10 @@ from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import ContentPurged, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Keep
+from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, edits, purge, removal, retry, runs, scrub
+from evalbus_server.store import commit, datasets, edits, numbers, purge, removal, retry, runs, scrub
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -310,6 +311,18 @@ class Store(Reader):
         with self._connection.transaction(durable=True):
             retry.give_up(self._connection, self._numbers(run_id)[0], self._clock())
         self._standings.pop(run_id, None)
+
+    def set_metrics(self, run_id: str, metrics: Mapping[int, Sequence[RunMetric]]) -> None:
+        """Store the numbers over all trials of a run, by score key, in the place of those that it has.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: it is not stored.
+        """
+        self.check()
+        number = self._numbers(run_id)[0]
+        with self._connection.transaction(durable=True):
+            numbers.write_metrics(self._connection, number, metrics)
 
     def change_limits(self, run_id: str, settings: Mapping[str, Any]) -> Run:
         """Note what is set anew in the limits of a run, by path, with an event.

@@ -20,6 +20,7 @@ from evalbus_server.model.experiment import (
     Experiment,
     Keep,
     Limits,
+    MetricUse,
     PluginUse,
     ScorerUse,
     TrialBounds,
@@ -135,6 +136,16 @@ def _scorer_to_proto(scorer: ScorerUse) -> pb.ScorerUse:
         concurrency=scorer.concurrency,
         timeout=_duration(scorer.timeout),
         sampling=scorer.sampling,
+        metrics=[_metric_to_proto(metric) for metric in scorer.metrics],
+    )
+
+
+def _metric_to_proto(metric: MetricUse) -> pb.MetricUse:
+    return pb.MetricUse(
+        use=metric.use,
+        name=metric.name or "",
+        settings=_object_text(metric.settings),
+        map=[pb.Mapping(input=name, path=path) for name, path in metric.map.items()],
     )
 
 
@@ -306,10 +317,23 @@ def _scorer_from_proto(message: pb.ScorerUse, where: str) -> Document:
             "threshold": _numbers_from_proto(message.thresholds, f"{where}.threshold"),
             "weight": _numbers_from_proto(message.weights, f"{where}.weight"),
             "map": {mapping.input: mapping.path for mapping in message.map},
+            "metrics": [
+                _metric_from_proto(metric, f"{where}.metrics[{index}]") for index, metric in enumerate(message.metrics)
+            ],
         }
         | _set_fields(message, "concurrency", "sampling")
         | _durations(message, "timeout")
     )
+
+
+def _metric_from_proto(message: pb.MetricUse, where: str) -> Document:
+    _refuse_doubles([mapping.input for mapping in message.map], f"{where}.map")
+    return {
+        "use": message.use,
+        "name": message.name or None,
+        "settings": _object(message.settings, f"{where}.settings"),
+        "map": {mapping.input: mapping.path for mapping in message.map},
+    }
 
 
 def _numbers_from_proto(messages: Sequence[pb.ScoreNumber], where: str) -> float | dict[str, float] | None:

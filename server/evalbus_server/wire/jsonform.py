@@ -110,6 +110,7 @@ def _score_document(score: ScoreSummary) -> Document:
         "errored": score.errored,
         "skipped": score.skipped,
         "distribution": _distribution_document(score.distribution),
+        "metrics": {each.name: {"value": each.value, "explanation": each.explanation} for each in score.metrics},
     }
 
 

@@ -8,6 +8,7 @@ from evalbus import FailureCategory, Usage
 from evalbus.v1 import run_pb2
 from evalbus.wire import duration_from_proto, duration_to_proto, usage_sum_from_proto, usage_to_proto
 from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import Verdict
 from evalbus_server.model.summary import (
     Bin,
@@ -129,6 +130,8 @@ def _score_to_proto(score: ScoreSummary) -> run_pb2.ScoreSummary:
             histogram=[run_pb2.Bin(low=each.low, high=each.high, count=each.count) for each in distribution.histogram],
         ),
     )
+    for metric in score.metrics:
+        message.metrics.add(name=metric.name, value=metric.value, explanation=metric.explanation)
     if score.interval is not None:
         message.interval.CopyFrom(run_pb2.Interval(low=score.interval.low, high=score.interval.high))
     return message
@@ -158,4 +161,5 @@ def _score_from_proto(message: run_pb2.ScoreSummary) -> ScoreSummary:
             distribution.other,
             tuple(Bin(each.low, each.high, each.count) for each in distribution.histogram),
         ),
+        metrics=tuple(RunMetric(each.name, optional(each, "value"), each.explanation) for each in message.metrics),
     )

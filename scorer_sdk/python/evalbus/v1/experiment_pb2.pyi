@@ -573,6 +573,7 @@ class ScorerUse(_message.Message):
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in this experiment; no dots. Empty: the plugin's name, with the settings that differ if it
     is used more than once.
@@ -605,6 +606,10 @@ class ScorerUse(_message.Message):
     def timeout(self) -> _duration_pb2.Duration:
         """Time for one attempt; absent means the run's."""
 
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricUse]:
+        """Numbers over all trials of each of its scores."""
+
     def __init__(
         self,
         *,
@@ -616,10 +621,11 @@ class ScorerUse(_message.Message):
         concurrency: _builtins.int | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         sampling: _builtins.float | None = ...,
+        metrics: _abc.Iterable[Global___MetricUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "concurrency", b"concurrency", "plugin", b"plugin", "sampling", b"sampling", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "concurrency", b"concurrency", "map", b"map", "name", b"name", "plugin", b"plugin", "sampling", b"sampling", "thresholds", b"thresholds", "timeout", b"timeout", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "concurrency", b"concurrency", "map", b"map", "metrics", b"metrics", "name", b"name", "plugin", b"plugin", "sampling", b"sampling", "thresholds", b"thresholds", "timeout", b"timeout", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrency: _TypeAlias = _typing.Literal["concurrency"]  # noqa: Y015
     _WhichOneofArgType__concurrency: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency"]  # noqa: Y015
@@ -631,6 +637,42 @@ class ScorerUse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sampling) -> _WhichOneofReturnType__sampling | None: ...
 
 Global___ScorerUse: _TypeAlias = ScorerUse  # noqa: Y015
+
+@_typing.final
+class MetricUse(_message.Message):
+    """A number over all trials of a score, made once the run is complete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    MAP_FIELD_NUMBER: _builtins.int
+    use: _builtins.str
+    """One that the scorer declares, or else one that ships with the server, such as `f1`."""
+    name: _builtins.str
+    """What it is called here; no dots. Empty: as in `use`."""
+    settings: _builtins.str
+    """Settings as a JSON object; empty means none. Only for one that ships with the server."""
+    @_builtins.property
+    def map(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mapping]:
+        """Its named inputs, taken from item, output and score by path. Only for one that ships with the server."""
+
+    def __init__(
+        self,
+        *,
+        use: _builtins.str = ...,
+        name: _builtins.str = ...,
+        settings: _builtins.str = ...,
+        map: _abc.Iterable[Global___Mapping] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["map", b"map", "name", b"name", "settings", b"settings", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricUse: _TypeAlias = MetricUse  # noqa: Y015
 
 @_typing.final
 class ScoreNumber(_message.Message):

@@ -29,21 +29,21 @@ from evalbus.v1 import value_pb2 as evalbus_dot_v1_dot_value__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65valbus/v1/plugin.proto\x12\nevalbus.v1\x1a\x18\x65valbus/v1/failure.proto\x1a\x16\x65valbus/v1/score.proto\x1a\x16\x65valbus/v1/value.proto\x1a\x1egoogle/protobuf/duration.proto\"D\n\x0f\x44\x65scribeRequest\x12\x17\n\x0flowest_revision\x18\x01 \x01(\x05\x12\x18\n\x10highest_revision\x18\x02 \x01(\x05\";\n\x10\x44\x65scribeResponse\x12\'\n\x07plugins\x18\x01 \x03(\x0b\x32\x16.evalbus.v1.PluginInfo\"\xc4\x02\n\nPluginInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0b\n\x03sdk\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x17\n\x0flowest_revision\x18\x06 \x01(\x05\x12\x18\n\x10highest_revision\x18\x07 \x01(\x05\x12\x14\n\x0c\x63\x61pabilities\x18\x08 \x03(\t\x12\x15\n\rmax_in_flight\x18\t \x01(\x05\x12\x17\n\x0fsettings_schema\x18\n \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12(\n\x06target\x18\x0c \x01(\x0b\x32\x16.evalbus.v1.TargetInfoH\x00\x12(\n\x06scorer\x18\r \x01(\x0b\x32\x16.evalbus.v1.ScorerInfoH\x00\x42\x06\n\x04kind\"6\n\nTargetInfo\x12(\n\tisolation\x18\x01 \x01(\x0e\x32\x15.evalbus.v1.Isolation\"\x82\x01\n\nScorerInfo\x12\x1f\n\x05needs\x18\x01 \x03(\x0e\x32\x10.evalbus.v1.Need\x12\x0e\n\x06inputs\x18\x02 \x03(\t\x12\x15\n\rdeterministic\x18\x03 \x01(\x08\x12,\n\x06scores\x18\x04 \x03(\x0b\x32\x1c.evalbus.v1.ScoreDeclaration\"\xbe\x01\n\x04Open\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x05\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12$\n\x07purpose\x18\x05 \x01(\x0e\x32\x13.evalbus.v1.Purpose\x12\x10\n\x08settings\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12*\n\x07silence\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\x05Ready\x12\x15\n\rmax_in_flight\x18\x01 \x01(\x05\x12,\n\x06scores\x18\x02 \x03(\x0b\x32\x1c.evalbus.v1.ScoreDeclaration\"/\n\nAttemptRef\x12\x10\n\x08trial_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\"2\n\x06\x43\x61ncel\x12(\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x16.evalbus.v1.AttemptRef\"5\n\x08Progress\x12)\n\x06trials\x18\x01 \x03(\x0b\x32\x19.evalbus.v1.TrialProgress\"\xba\x01\n\rTrialProgress\x12\x10\n\x08trial_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.evalbus.v1.ProgressKind\x12\r\n\x05steps\x18\x04 \x01(\x03\x12\x10\n\x08messages\x18\x05 \x01(\x03\x12%\n\x05usage\x18\x06 \x01(\x0b\x32\x11.evalbus.v1.UsageH\x00\x88\x01\x01\x12\x0c\n\x04note\x18\x07 \x01(\tB\x08\n\x06_usage\"b\n\x08PushBack\x12\x1a\n\rmax_in_flight\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12(\n\x05pause\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x10\n\x0e_max_in_flight\"/\n\x07Refused\x12$\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x13.evalbus.v1.Failure*Q\n\tIsolation\x12\x19\n\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x13\n\x0fISOLATION_FRESH\x10\x01\x12\x14\n\x10ISOLATION_SHARED\x10\x02*g\n\x04Need\x12\x14\n\x10NEED_UNSPECIFIED\x10\x00\x12\x11\n\rNEED_EXPECTED\x10\x01\x12\x11\n\rNEED_MESSAGES\x10\x02\x12\x13\n\x0fNEED_TOOL_CALLS\x10\x03\x12\x0e\n\nNEED_SPANS\x10\x04*{\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x13\n\x0fPURPOSE_OFFLINE\x10\x01\x12\x10\n\x0cPURPOSE_LIVE\x10\x02\x12\x17\n\x13PURPOSE_CALIBRATION\x10\x03\x12\x17\n\x13PURPOSE_CONFORMANCE\x10\x04*e\n\x0cProgressKind\x12\x1d\n\x19PROGRESS_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15PROGRESS_KIND_STARTED\x10\x01\x12\x1b\n\x17PROGRESS_KIND_HEARTBEAT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65valbus/v1/plugin.proto\x12\nevalbus.v1\x1a\x18\x65valbus/v1/failure.proto\x1a\x16\x65valbus/v1/score.proto\x1a\x16\x65valbus/v1/value.proto\x1a\x1egoogle/protobuf/duration.proto\"D\n\x0f\x44\x65scribeRequest\x12\x17\n\x0flowest_revision\x18\x01 \x01(\x05\x12\x18\n\x10highest_revision\x18\x02 \x01(\x05\";\n\x10\x44\x65scribeResponse\x12\'\n\x07plugins\x18\x01 \x03(\x0b\x32\x16.evalbus.v1.PluginInfo\"\xc4\x02\n\nPluginInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0b\n\x03sdk\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x17\n\x0flowest_revision\x18\x06 \x01(\x05\x12\x18\n\x10highest_revision\x18\x07 \x01(\x05\x12\x14\n\x0c\x63\x61pabilities\x18\x08 \x03(\t\x12\x15\n\rmax_in_flight\x18\t \x01(\x05\x12\x17\n\x0fsettings_schema\x18\n \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12(\n\x06target\x18\x0c \x01(\x0b\x32\x16.evalbus.v1.TargetInfoH\x00\x12(\n\x06scorer\x18\r \x01(\x0b\x32\x16.evalbus.v1.ScorerInfoH\x00\x42\x06\n\x04kind\"6\n\nTargetInfo\x12(\n\tisolation\x18\x01 \x01(\x0e\x32\x15.evalbus.v1.Isolation\"\xb2\x01\n\nScorerInfo\x12\x1f\n\x05needs\x18\x01 \x03(\x0e\x32\x10.evalbus.v1.Need\x12\x0e\n\x06inputs\x18\x02 \x03(\t\x12\x15\n\rdeterministic\x18\x03 \x01(\x08\x12,\n\x06scores\x18\x04 \x03(\x0b\x32\x1c.evalbus.v1.ScoreDeclaration\x12.\n\x07metrics\x18\x05 \x03(\x0b\x32\x1d.evalbus.v1.MetricDeclaration\"\xbe\x01\n\x04Open\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x05\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12$\n\x07purpose\x18\x05 \x01(\x0e\x32\x13.evalbus.v1.Purpose\x12\x10\n\x08settings\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12*\n\x07silence\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\x05Ready\x12\x15\n\rmax_in_flight\x18\x01 \x01(\x05\x12,\n\x06scores\x18\x02 \x03(\x0b\x32\x1c.evalbus.v1.ScoreDeclaration\"/\n\nAttemptRef\x12\x10\n\x08trial_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\"2\n\x06\x43\x61ncel\x12(\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x16.evalbus.v1.AttemptRef\"5\n\x08Progress\x12)\n\x06trials\x18\x01 \x03(\x0b\x32\x19.evalbus.v1.TrialProgress\"\xba\x01\n\rTrialProgress\x12\x10\n\x08trial_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.evalbus.v1.ProgressKind\x12\r\n\x05steps\x18\x04 \x01(\x03\x12\x10\n\x08messages\x18\x05 \x01(\x03\x12%\n\x05usage\x18\x06 \x01(\x0b\x32\x11.evalbus.v1.UsageH\x00\x88\x01\x01\x12\x0c\n\x04note\x18\x07 \x01(\tB\x08\n\x06_usage\"b\n\x08PushBack\x12\x1a\n\rmax_in_flight\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12(\n\x05pause\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x10\n\x0e_max_in_flight\"/\n\x07Refused\x12$\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x13.evalbus.v1.Failure*Q\n\tIsolation\x12\x19\n\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x13\n\x0fISOLATION_FRESH\x10\x01\x12\x14\n\x10ISOLATION_SHARED\x10\x02*g\n\x04Need\x12\x14\n\x10NEED_UNSPECIFIED\x10\x00\x12\x11\n\rNEED_EXPECTED\x10\x01\x12\x11\n\rNEED_MESSAGES\x10\x02\x12\x13\n\x0fNEED_TOOL_CALLS\x10\x03\x12\x0e\n\nNEED_SPANS\x10\x04*{\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x13\n\x0fPURPOSE_OFFLINE\x10\x01\x12\x10\n\x0cPURPOSE_LIVE\x10\x02\x12\x17\n\x13PURPOSE_CALIBRATION\x10\x03\x12\x17\n\x13PURPOSE_CONFORMANCE\x10\x04*e\n\x0cProgressKind\x12\x1d\n\x19PROGRESS_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15PROGRESS_KIND_STARTED\x10\x01\x12\x1b\n\x17PROGRESS_KIND_HEARTBEAT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalbus.v1.plugin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ISOLATION']._serialized_start=1557
-  _globals['_ISOLATION']._serialized_end=1638
-  _globals['_NEED']._serialized_start=1640
-  _globals['_NEED']._serialized_end=1743
-  _globals['_PURPOSE']._serialized_start=1745
-  _globals['_PURPOSE']._serialized_end=1868
-  _globals['_PROGRESSKIND']._serialized_start=1870
-  _globals['_PROGRESSKIND']._serialized_end=1971
+  _globals['_ISOLATION']._serialized_start=1605
+  _globals['_ISOLATION']._serialized_end=1686
+  _globals['_NEED']._serialized_start=1688
+  _globals['_NEED']._serialized_end=1791
+  _globals['_PURPOSE']._serialized_start=1793
+  _globals['_PURPOSE']._serialized_end=1916
+  _globals['_PROGRESSKIND']._serialized_start=1918
+  _globals['_PROGRESSKIND']._serialized_end=2019
   _globals['_DESCRIBEREQUEST']._serialized_start=145
   _globals['_DESCRIBEREQUEST']._serialized_end=213
   _globals['_DESCRIBERESPONSE']._serialized_start=215
@@ -53,21 +53,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TARGETINFO']._serialized_start=603
   _globals['_TARGETINFO']._serialized_end=657
   _globals['_SCORERINFO']._serialized_start=660
-  _globals['_SCORERINFO']._serialized_end=790
-  _globals['_OPEN']._serialized_start=793
-  _globals['_OPEN']._serialized_end=983
-  _globals['_READY']._serialized_start=985
-  _globals['_READY']._serialized_end=1061
-  _globals['_ATTEMPTREF']._serialized_start=1063
-  _globals['_ATTEMPTREF']._serialized_end=1110
-  _globals['_CANCEL']._serialized_start=1112
-  _globals['_CANCEL']._serialized_end=1162
-  _globals['_PROGRESS']._serialized_start=1164
-  _globals['_PROGRESS']._serialized_end=1217
-  _globals['_TRIALPROGRESS']._serialized_start=1220
-  _globals['_TRIALPROGRESS']._serialized_end=1406
-  _globals['_PUSHBACK']._serialized_start=1408
-  _globals['_PUSHBACK']._serialized_end=1506
-  _globals['_REFUSED']._serialized_start=1508
-  _globals['_REFUSED']._serialized_end=1555
+  _globals['_SCORERINFO']._serialized_end=838
+  _globals['_OPEN']._serialized_start=841
+  _globals['_OPEN']._serialized_end=1031
+  _globals['_READY']._serialized_start=1033
+  _globals['_READY']._serialized_end=1109
+  _globals['_ATTEMPTREF']._serialized_start=1111
+  _globals['_ATTEMPTREF']._serialized_end=1158
+  _globals['_CANCEL']._serialized_start=1160
+  _globals['_CANCEL']._serialized_end=1210
+  _globals['_PROGRESS']._serialized_start=1212
+  _globals['_PROGRESS']._serialized_end=1265
+  _globals['_TRIALPROGRESS']._serialized_start=1268
+  _globals['_TRIALPROGRESS']._serialized_end=1454
+  _globals['_PUSHBACK']._serialized_start=1456
+  _globals['_PUSHBACK']._serialized_end=1554
+  _globals['_REFUSED']._serialized_start=1556
+  _globals['_REFUSED']._serialized_end=1603
 # @@protoc_insertion_point(module_scope)

@@ -235,7 +235,8 @@ class PluginInfo(_message.Message):
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the plugin does beyond the smallest legal one. Known words: `cancel` (answers a cancelled trial
         early), `progress` (sends progress), `push_back` (lowers its own limit), `health`, `reflection`,
-        `keepalive` (its gRPC server allows a ping every 10 s on a quiet stream). Unknown words are ignored.
+        `keepalive` (its gRPC server allows a ping every 10 s on a quiet stream), `reduce` (a scorer that makes numbers over
+        a run). Unknown words are ignored.
         """
 
     @_builtins.property
@@ -305,6 +306,7 @@ class ScorerInfo(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     DETERMINISTIC_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     deterministic: _builtins.bool
     """Whether the same task always gets the same scores."""
     @_builtins.property
@@ -319,6 +321,10 @@ class ScorerInfo(_message.Message):
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[_score_pb2.ScoreDeclaration]:
         """The scores it gives with default settings. `ready` has the effective ones. Not empty."""
 
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_score_pb2.MetricDeclaration]:
+        """The numbers over all trials of a score that it makes when it is asked to Reduce."""
+
     def __init__(
         self,
         *,
@@ -326,10 +332,11 @@ class ScorerInfo(_message.Message):
         inputs: _abc.Iterable[_builtins.str] | None = ...,
         deterministic: _builtins.bool = ...,
         scores: _abc.Iterable[_score_pb2.ScoreDeclaration] | None = ...,
+        metrics: _abc.Iterable[_score_pb2.MetricDeclaration] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deterministic", b"deterministic", "inputs", b"inputs", "needs", b"needs", "scores", b"scores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deterministic", b"deterministic", "inputs", b"inputs", "metrics", b"metrics", "needs", b"needs", "scores", b"scores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

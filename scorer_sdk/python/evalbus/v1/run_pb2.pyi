@@ -1719,6 +1719,7 @@ class ScoreSummary(_message.Message):
     COVERAGE_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
     DISTRIBUTION_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """The score key."""
     n: _builtins.int
@@ -1757,6 +1758,10 @@ class ScoreSummary(_message.Message):
     def distribution(self) -> Global___Distribution:
         """The five most frequent values, then the rest."""
 
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricSummary]:
+        """The numbers over all its trials that the experiment asks for, in order."""
+
     def __init__(
         self,
         *,
@@ -1777,10 +1782,11 @@ class ScoreSummary(_message.Message):
         coverage: _builtins.float | None = ...,
         threshold: _builtins.float | None = ...,
         distribution: Global___Distribution | None = ...,
+        metrics: _abc.Iterable[Global___MetricSummary] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_interval", b"_interval", "_max", b"_max", "_mean", b"_mean", "_median", b"_median", "_min", b"_min", "_pass_rate", b"_pass_rate", "_std", b"_std", "_stderr", b"_stderr", "_sum", b"_sum", "_threshold", b"_threshold", "coverage", b"coverage", "distribution", b"distribution", "interval", b"interval", "max", b"max", "mean", b"mean", "median", b"median", "min", b"min", "pass_rate", b"pass_rate", "std", b"std", "stderr", b"stderr", "sum", b"sum", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_interval", b"_interval", "_max", b"_max", "_mean", b"_mean", "_median", b"_median", "_min", b"_min", "_pass_rate", b"_pass_rate", "_std", b"_std", "_stderr", b"_stderr", "_sum", b"_sum", "_threshold", b"_threshold", "coverage", b"coverage", "distribution", b"distribution", "errored", b"errored", "interval", b"interval", "key", b"key", "max", b"max", "mean", b"mean", "median", b"median", "min", b"min", "n", b"n", "n_trials", b"n_trials", "pass_rate", b"pass_rate", "skipped", b"skipped", "std", b"std", "stderr", b"stderr", "sum", b"sum", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_interval", b"_interval", "_max", b"_max", "_mean", b"_mean", "_median", b"_median", "_min", b"_min", "_pass_rate", b"_pass_rate", "_std", b"_std", "_stderr", b"_stderr", "_sum", b"_sum", "_threshold", b"_threshold", "coverage", b"coverage", "distribution", b"distribution", "errored", b"errored", "interval", b"interval", "key", b"key", "max", b"max", "mean", b"mean", "median", b"median", "metrics", b"metrics", "min", b"min", "n", b"n", "n_trials", b"n_trials", "pass_rate", b"pass_rate", "skipped", b"skipped", "std", b"std", "stderr", b"stderr", "sum", b"sum", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__coverage: _TypeAlias = _typing.Literal["coverage"]  # noqa: Y015
     _WhichOneofArgType__coverage: _TypeAlias = _typing.Literal["_coverage", b"_coverage"]  # noqa: Y015
@@ -1828,6 +1834,38 @@ class ScoreSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
 
 Global___ScoreSummary: _TypeAlias = ScoreSummary  # noqa: Y015
+
+@_typing.final
+class MetricSummary(_message.Message):
+    """A number over all trials of a score."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """What it is called in the experiment."""
+    value: _builtins.float
+    """The number; absent if there is none, and then `explanation` says why."""
+    explanation: _builtins.str
+    """What it was made of."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        explanation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "explanation", b"explanation", "name", b"name", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MetricSummary: _TypeAlias = MetricSummary  # noqa: Y015
 
 @_typing.final
 class Interval(_message.Message):

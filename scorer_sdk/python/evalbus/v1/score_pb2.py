@@ -28,21 +28,23 @@ from evalbus.v1 import value_pb2 as evalbus_dot_v1_dot_value__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x65valbus/v1/score.proto\x12\nevalbus.v1\x1a\x18\x65valbus/v1/failure.proto\x1a\x16\x65valbus/v1/value.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe6\x02\n\x05Score\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.evalbus.v1.ScoreStatus\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05label\x18\x04 \x01(\t\x12&\n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x11.evalbus.v1.ValueH\x01\x88\x01\x01\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12)\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x13.evalbus.v1.FailureH\x02\x88\x01\x01\x12\x10\n\x08metadata\x18\x08 \x01(\t\x12$\n\x05steps\x18\t \x03(\x0b\x32\x15.evalbus.v1.ScoreStep\x12%\n\x05usage\x18\n \x01(\x0b\x32\x11.evalbus.v1.UsageH\x03\x88\x01\x01\x12\x11\n\ttrace_ids\x18\x0b \x03(\tB\x08\n\x06_valueB\t\n\x07_answerB\n\n\x08_failureB\x08\n\x06_usage\"y\n\tScoreStep\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x06result\x18\x02 \x01(\x0b\x32\x11.evalbus.v1.ValueH\x00\x88\x01\x01\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_result\"\xb1\x01\n\x10ScoreDeclaration\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x07minimum\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12(\n\tdirection\x18\x04 \x01(\x0e\x32\x15.evalbus.v1.Direction\x12\x0c\n\x04unit\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\tB\n\n\x08_minimumB\n\n\x08_maximum*x\n\x0bScoreStatus\x12\x1c\n\x18SCORE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13SCORE_STATUS_SCORED\x10\x01\x12\x18\n\x14SCORE_STATUS_SKIPPED\x10\x02\x12\x18\n\x14SCORE_STATUS_ERRORED\x10\x03*e\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x44IRECTION_HIGHER_IS_BETTER\x10\x01\x12\x1d\n\x19\x44IRECTION_LOWER_IS_BETTER\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x65valbus/v1/score.proto\x12\nevalbus.v1\x1a\x18\x65valbus/v1/failure.proto\x1a\x16\x65valbus/v1/value.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe6\x02\n\x05Score\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.evalbus.v1.ScoreStatus\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05label\x18\x04 \x01(\t\x12&\n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x11.evalbus.v1.ValueH\x01\x88\x01\x01\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12)\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x13.evalbus.v1.FailureH\x02\x88\x01\x01\x12\x10\n\x08metadata\x18\x08 \x01(\t\x12$\n\x05steps\x18\t \x03(\x0b\x32\x15.evalbus.v1.ScoreStep\x12%\n\x05usage\x18\n \x01(\x0b\x32\x11.evalbus.v1.UsageH\x03\x88\x01\x01\x12\x11\n\ttrace_ids\x18\x0b \x03(\tB\x08\n\x06_valueB\t\n\x07_answerB\n\n\x08_failureB\x08\n\x06_usage\"y\n\tScoreStep\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x06result\x18\x02 \x01(\x0b\x32\x11.evalbus.v1.ValueH\x00\x88\x01\x01\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_result\"\xb1\x01\n\x10ScoreDeclaration\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x07minimum\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12(\n\tdirection\x18\x04 \x01(\x0e\x32\x15.evalbus.v1.Direction\x12\x0c\n\x04unit\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\tB\n\n\x08_minimumB\n\n\x08_maximum\"\xa4\x01\n\x11MetricDeclaration\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x07minimum\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12(\n\tdirection\x18\x04 \x01(\x0e\x32\x15.evalbus.v1.Direction\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\tB\n\n\x08_minimumB\n\n\x08_maximum*x\n\x0bScoreStatus\x12\x1c\n\x18SCORE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13SCORE_STATUS_SCORED\x10\x01\x12\x18\n\x14SCORE_STATUS_SKIPPED\x10\x02\x12\x18\n\x14SCORE_STATUS_ERRORED\x10\x03*e\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x44IRECTION_HIGHER_IS_BETTER\x10\x01\x12\x1d\n\x19\x44IRECTION_LOWER_IS_BETTER\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalbus.v1.score_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SCORESTATUS']._serialized_start=784
-  _globals['_SCORESTATUS']._serialized_end=904
-  _globals['_DIRECTION']._serialized_start=906
-  _globals['_DIRECTION']._serialized_end=1007
+  _globals['_SCORESTATUS']._serialized_start=951
+  _globals['_SCORESTATUS']._serialized_end=1071
+  _globals['_DIRECTION']._serialized_start=1073
+  _globals['_DIRECTION']._serialized_end=1174
   _globals['_SCORE']._serialized_start=121
   _globals['_SCORE']._serialized_end=479
   _globals['_SCORESTEP']._serialized_start=481
   _globals['_SCORESTEP']._serialized_end=602
   _globals['_SCOREDECLARATION']._serialized_start=605
   _globals['_SCOREDECLARATION']._serialized_end=782
+  _globals['_METRICDECLARATION']._serialized_start=785
+  _globals['_METRICDECLARATION']._serialized_end=949
 # @@protoc_insertion_point(module_scope)

@@ -254,3 +254,48 @@ class ScoreDeclaration(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__minimum) -> _WhichOneofReturnType__minimum | None: ...
 
 Global___ScoreDeclaration: _TypeAlias = ScoreDeclaration  # noqa: Y015
+
+@_typing.final
+class MetricDeclaration(_message.Message):
+    """What a scorer promises about a number over all trials of one of its scores, which Reduce makes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
+    MAXIMUM_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The metric's name: 1 to 100 characters, no dots, unique within the scorer."""
+    minimum: _builtins.float
+    """The lowest value; absent means no lower bound."""
+    maximum: _builtins.float
+    """The highest value; absent means no upper bound."""
+    direction: Global___Direction.ValueType
+    """Which way is better. UNSPECIFIED is read as HIGHER_IS_BETTER."""
+    description: _builtins.str
+    """One sentence for people."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        minimum: _builtins.float | None = ...,
+        maximum: _builtins.float | None = ...,
+        direction: Global___Direction.ValueType = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "maximum", b"maximum", "minimum", b"minimum"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "description", b"description", "direction", b"direction", "maximum", b"maximum", "minimum", b"minimum", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
+    _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015
+    _WhichOneofReturnType__minimum: _TypeAlias = _typing.Literal["minimum"]  # noqa: Y015
+    _WhichOneofArgType__minimum: _TypeAlias = _typing.Literal["_minimum", b"_minimum"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__maximum) -> _WhichOneofReturnType__maximum | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__minimum) -> _WhichOneofReturnType__minimum | None: ...
+
+Global___MetricDeclaration: _TypeAlias = MetricDeclaration  # noqa: Y015

@@ -274,3 +274,235 @@ class ScoreAnswer(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usage) -> _WhichOneofReturnType__usage | None: ...
 
 Global___ScoreAnswer: _TypeAlias = ScoreAnswer  # noqa: Y015
+
+@_typing.final
+class ReduceRequest(_message.Message):
+    """From the server to a scorer, for numbers over a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPEN_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def open(self) -> Global___ReduceOpen:
+        """Begins: what is asked for."""
+
+    @_builtins.property
+    def rows(self) -> Global___ScoreRowBatch:
+        """Scores."""
+
+    def __init__(
+        self,
+        *,
+        open: Global___ReduceOpen | None = ...,
+        rows: Global___ScoreRowBatch | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "open", b"open", "rows", b"rows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "open", b"open", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "rows"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___ReduceRequest: _TypeAlias = ReduceRequest  # noqa: Y015
+
+@_typing.final
+class ReduceOpen(_message.Message):
+    """What is asked for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPEN_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def open(self) -> _plugin_pb2.Open:
+        """Which scorer, with which settings, in which run: as at the opening of its conversation."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of metrics that the scorer declares. Not empty."""
+
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[_score_pb2.ScoreDeclaration]:
+        """The scores that they are asked for, as `ready` declared them. Not empty."""
+
+    def __init__(
+        self,
+        *,
+        open: _plugin_pb2.Open | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        scores: _abc.Iterable[_score_pb2.ScoreDeclaration] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open", b"open"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "open", b"open", "scores", b"scores"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReduceOpen: _TypeAlias = ReduceOpen  # noqa: Y015
+
+@_typing.final
+class ScoreRowBatch(_message.Message):
+    """Rows, as many as fit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreRow]:
+        """1 to 256 of them."""
+
+    def __init__(
+        self,
+        *,
+        rows: _abc.Iterable[Global___ScoreRow] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreRowBatch: _TypeAlias = ScoreRowBatch  # noqa: Y015
+
+@_typing.final
+class ScoreRow(_message.Message):
+    """What a scorer said of one trial, and what it said it of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIAL_ID_FIELD_NUMBER: _builtins.int
+    ITEM_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    trial_id: _builtins.int
+    """The trial."""
+    item_id: _builtins.str
+    """Its item."""
+    epoch: _builtins.int
+    """Its pass over the dataset, from 1."""
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[_score_pb2.Score]:
+        """The scorer's scores that have a value, at least one. A score that was corrected has its corrected value."""
+
+    @_builtins.property
+    def expected(self) -> _value_pb2.Value:
+        """What the item expects."""
+
+    @_builtins.property
+    def answer(self) -> _value_pb2.Value:
+        """What the target answered: the part that counts where it told, else its content."""
+
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_value_pb2.NamedValue]:
+        """The named inputs of the scorer, as the experiment maps them; one that has no value is left out."""
+
+    def __init__(
+        self,
+        *,
+        trial_id: _builtins.int = ...,
+        item_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        scores: _abc.Iterable[_score_pb2.Score] | None = ...,
+        expected: _value_pb2.Value | None = ...,
+        answer: _value_pb2.Value | None = ...,
+        inputs: _abc.Iterable[_value_pb2.NamedValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "_expected", b"_expected", "answer", b"answer", "expected", b"expected"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "_expected", b"_expected", "answer", b"answer", "epoch", b"epoch", "expected", b"expected", "inputs", b"inputs", "item_id", b"item_id", "scores", b"scores", "trial_id", b"trial_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answer: _TypeAlias = _typing.Literal["answer"]  # noqa: Y015
+    _WhichOneofArgType__answer: _TypeAlias = _typing.Literal["_answer", b"_answer"]  # noqa: Y015
+    _WhichOneofReturnType__expected: _TypeAlias = _typing.Literal["expected"]  # noqa: Y015
+    _WhichOneofArgType__expected: _TypeAlias = _typing.Literal["_expected", b"_expected"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer) -> _WhichOneofReturnType__answer | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected) -> _WhichOneofReturnType__expected | None: ...
+
+Global___ScoreRow: _TypeAlias = ScoreRow  # noqa: Y015
+
+@_typing.final
+class ReduceResponse(_message.Message):
+    """The numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricValue]:
+        """One for each metric and score that was asked for. Empty if and only if `failure` is set."""
+
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Nothing could be made."""
+
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[Global___MetricValue] | None = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "failure", b"failure", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__failure: _TypeAlias = _typing.Literal["failure"]  # noqa: Y015
+    _WhichOneofArgType__failure: _TypeAlias = _typing.Literal["_failure", b"_failure"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure) -> _WhichOneofReturnType__failure | None: ...
+
+Global___ReduceResponse: _TypeAlias = ReduceResponse  # noqa: Y015
+
+@_typing.final
+class MetricValue(_message.Message):
+    """One number over all trials of a score."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric."""
+    score: _builtins.str
+    """Of which score; empty for the scorer's only one."""
+    value: _builtins.float
+    """The number: finite, and within the declared range. Absent: there is none, and `explanation` or `failure` says why."""
+    explanation: _builtins.str
+    """What it was made of, or why there is none."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """What went wrong."""
+
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        score: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        explanation: _builtins.str = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "_value", b"_value", "failure", b"failure", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "_value", b"_value", "explanation", b"explanation", "failure", b"failure", "metric", b"metric", "score", b"score", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__failure: _TypeAlias = _typing.Literal["failure"]  # noqa: Y015
+    _WhichOneofArgType__failure: _TypeAlias = _typing.Literal["_failure", b"_failure"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure) -> _WhichOneofReturnType__failure | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MetricValue: _TypeAlias = MetricValue  # noqa: Y015

@@ -50,6 +50,11 @@ class ScorerStub(object):
                 request_serializer=evalbus_dot_v1_dot_scorer__pb2.ScoreRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_scorer__pb2.ScoreResponse.FromString,
                 _registered_method=True)
+        self.Reduce = channel.stream_unary(
+                '/evalbus.v1.Scorer/Reduce',
+                request_serializer=evalbus_dot_v1_dot_scorer__pb2.ReduceRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_scorer__pb2.ReduceResponse.FromString,
+                _registered_method=True)
 
 
 class ScorerServicer(object):
@@ -102,6 +107,32 @@ class ScorerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reduce(self, request_iterator, context):
+        """Makes numbers of all scores of a run together, such as a correlation. Only a scorer with the capability `reduce`,
+        which lists them in its ScorerInfo, is asked, once a run is complete, and only if the experiment names one.
+
+        1. The first request carries `open`, which says what is asked for.
+        2. Every later request carries a batch of `rows`: one for each trial that has a score with a value, in the order of
+        the dataset, then of the epochs.
+        3. The server ends its side. The plugin answers once: with one value for each metric and score that was asked for,
+        or with a failure for all of them.
+
+        The same rows MUST give the same values in whatever batches they come: they are asked for again when the run is
+        retried, and compared with those of other runs.
+
+        What the server does about it:
+
+        * a value that is not finite or out of its declared range, or was not asked for, or is missing: stores that metric
+        without a value and says why.
+        * a failure, in the answer or in a value: the same. Nothing is asked again by itself; a retry of the run does.
+        * no answer within the run's limit for a trial (`trial_timeout`), any status but OK: the same.
+
+        None of this changes a trial, or the state of the run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ScorerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +145,11 @@ def add_ScorerServicer_to_server(servicer, server):
                     servicer.Score,
                     request_deserializer=evalbus_dot_v1_dot_scorer__pb2.ScoreRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_scorer__pb2.ScoreResponse.SerializeToString,
+            ),
+            'Reduce': grpc.stream_unary_rpc_method_handler(
+                    servicer.Reduce,
+                    request_deserializer=evalbus_dot_v1_dot_scorer__pb2.ReduceRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_scorer__pb2.ReduceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -174,6 +210,33 @@ class Scorer(object):
             '/evalbus.v1.Scorer/Score',
             evalbus_dot_v1_dot_scorer__pb2.ScoreRequest.SerializeToString,
             evalbus_dot_v1_dot_scorer__pb2.ScoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reduce(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/evalbus.v1.Scorer/Reduce',
+            evalbus_dot_v1_dot_scorer__pb2.ReduceRequest.SerializeToString,
+            evalbus_dot_v1_dot_scorer__pb2.ReduceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,28 @@ class ScorerStub:
       after two losses it asks the suspects one at a time, and gives up the one that kills the plugin alone.
     * UNIMPLEMENTED, UNAUTHENTICATED, PERMISSION_DENIED: gives the plugin up and says why.
     """
+    Reduce: _aio.StreamUnaryMultiCallable[_scorer_pb2.ReduceRequest, _scorer_pb2.ReduceResponse]
+    """Makes numbers of all scores of a run together, such as a correlation. Only a scorer with the capability `reduce`,
+    which lists them in its ScorerInfo, is asked, once a run is complete, and only if the experiment names one.
+
+    1. The first request carries `open`, which says what is asked for.
+    2. Every later request carries a batch of `rows`: one for each trial that has a score with a value, in the order of
+       the dataset, then of the epochs.
+    3. The server ends its side. The plugin answers once: with one value for each metric and score that was asked for,
+       or with a failure for all of them.
+
+    The same rows MUST give the same values in whatever batches they come: they are asked for again when the run is
+    retried, and compared with those of other runs.
+
+    What the server does about it:
+
+    * a value that is not finite or out of its declared range, or was not asked for, or is missing: stores that metric
+      without a value and says why.
+    * a failure, in the answer or in a value: the same. Nothing is asked again by itself; a retry of the run does.
+    * no answer within the run's limit for a trial (`trial_timeout`), any status but OK: the same.
+
+    None of this changes a trial, or the state of the run.
+    """
 
 class ScorerServicer(metaclass=_abc_1.ABCMeta):
     """Judges outputs. A scorer never sees what another scorer said.
@@ -110,6 +132,34 @@ class ScorerServicer(metaclass=_abc_1.ABCMeta):
         * UNAVAILABLE, or the stream breaks: reopens with a growing pause and asks again what is unanswered;
           after two losses it asks the suspects one at a time, and gives up the one that kills the plugin alone.
         * UNIMPLEMENTED, UNAUTHENTICATED, PERMISSION_DENIED: gives the plugin up and says why.
+        """
+
+    @_abc_1.abstractmethod
+    def Reduce(
+        self,
+        request_iterator: _abc.AsyncIterator[_scorer_pb2.ReduceRequest],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_scorer_pb2.ReduceRequest], _abc.Awaitable[_scorer_pb2.ReduceResponse]],
+    ) -> _abc.Awaitable[_scorer_pb2.ReduceResponse]:
+        """Makes numbers of all scores of a run together, such as a correlation. Only a scorer with the capability `reduce`,
+        which lists them in its ScorerInfo, is asked, once a run is complete, and only if the experiment names one.
+
+        1. The first request carries `open`, which says what is asked for.
+        2. Every later request carries a batch of `rows`: one for each trial that has a score with a value, in the order of
+           the dataset, then of the epochs.
+        3. The server ends its side. The plugin answers once: with one value for each metric and score that was asked for,
+           or with a failure for all of them.
+
+        The same rows MUST give the same values in whatever batches they come: they are asked for again when the run is
+        retried, and compared with those of other runs.
+
+        What the server does about it:
+
+        * a value that is not finite or out of its declared range, or was not asked for, or is missing: stores that metric
+          without a value and says why.
+        * a failure, in the answer or in a value: the same. Nothing is asked again by itself; a retry of the run does.
+        * no answer within the run's limit for a trial (`trial_timeout`), any status but OK: the same.
+
+        None of this changes a trial, or the state of the run.
         """
 
 def add_ScorerServicer_to_server(servicer: ScorerServicer, server: _aio.Server) -> None: ...

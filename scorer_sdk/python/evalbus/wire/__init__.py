@@ -30,6 +30,8 @@ from evalbus.wire._output import fill_output, output_from_proto, output_to_proto
 from evalbus.wire._plugin import (
     declaration_from_proto,
     declaration_to_proto,
+    metric_declaration_from_proto,
+    metric_declaration_to_proto,
     open_from_proto,
     open_to_proto,
     plugin_info_from_proto,
@@ -38,6 +40,14 @@ from evalbus.wire._plugin import (
     progress_to_proto,
     ready_from_proto,
     ready_to_proto,
+)
+from evalbus.wire._reduce import (
+    fill_row,
+    reduced_from_proto,
+    reduced_to_proto,
+    reduction_from_proto,
+    reduction_to_proto,
+    row_from_proto,
 )
 from evalbus.wire._score import (
     LONGEST_FAILURE_MESSAGE,
@@ -85,6 +95,7 @@ __all__ = [
     "fill_failure",
     "fill_item",
     "fill_output",
+    "fill_row",
     "fill_score",
     "fill_task",
     "fill_trial",
@@ -96,6 +107,8 @@ __all__ = [
     "limits_to_proto",
     "message_from_proto",
     "message_to_proto",
+    "metric_declaration_from_proto",
+    "metric_declaration_to_proto",
     "open_from_proto",
     "open_to_proto",
     "output_from_proto",
@@ -106,6 +119,11 @@ __all__ = [
     "progress_to_proto",
     "ready_from_proto",
     "ready_to_proto",
+    "reduced_from_proto",
+    "reduced_to_proto",
+    "reduction_from_proto",
+    "reduction_to_proto",
+    "row_from_proto",
     "score_answer_result_from_proto",
     "score_answer_to_proto",
     "score_from_proto",

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from evalbus._errors import ContractBroken
 from evalbus._plugin import (
     Isolation,
+    MetricDeclaration,
     Need,
     Open,
     PluginInfo,
@@ -51,12 +52,7 @@ def declaration_from_proto(message: score_pb2.ScoreDeclaration) -> ScoreDeclarat
     Raises:
         ContractBroken: the range is not a range, or the name holds a dot.
     """
-    minimum = message.minimum if message.HasField("minimum") else None
-    maximum = message.maximum if message.HasField("maximum") else None
-    if any(bound is not None and not math.isfinite(bound) for bound in (minimum, maximum)):
-        raise ContractBroken(f"declared score {message.name!r}: a bound is not finite; leave it out instead")
-    if minimum is not None and maximum is not None and minimum > maximum:
-        raise ContractBroken(f"declared score {message.name!r}: minimum {minimum} is above maximum {maximum}")
+    minimum, maximum = _range(message, f"declared score {message.name!r}")
     if "." in message.name:
         raise ContractBroken(f"declared score {message.name!r}: a name holds no dot")
     return ScoreDeclaration(
@@ -67,6 +63,45 @@ def declaration_from_proto(message: score_pb2.ScoreDeclaration) -> ScoreDeclarat
         message.unit,
         message.description,
     )
+
+
+def metric_declaration_to_proto(declaration: MetricDeclaration) -> score_pb2.MetricDeclaration:
+    """A metric's declaration as a message."""
+    return score_pb2.MetricDeclaration(
+        name=declaration.name,
+        minimum=declaration.minimum,
+        maximum=declaration.maximum,
+        direction=int(declaration.direction),  # type: ignore[arg-type]
+        description=declaration.description,
+    )
+
+
+def metric_declaration_from_proto(message: score_pb2.MetricDeclaration) -> MetricDeclaration:
+    """A message as a metric's declaration.
+
+    Raises:
+        ContractBroken: it has no proper name, or the range is not a range.
+    """
+    name = message.name
+    if not name or len(name) > 100 or "." in name or _CONTROL.search(name):
+        raise ContractBroken(
+            f"declared metric {name[:100]!r}: a name has 1 to 100 characters, no dots, no control characters"
+        )
+    minimum, maximum = _range(message, f"declared metric {name!r}")
+    direction = enum_of(Direction, message.direction, Direction.HIGHER_IS_BETTER)
+    return MetricDeclaration(name, minimum, maximum, direction, message.description)
+
+
+def _range(
+    message: score_pb2.ScoreDeclaration | score_pb2.MetricDeclaration, what: str
+) -> tuple[float | None, float | None]:
+    minimum = message.minimum if message.HasField("minimum") else None
+    maximum = message.maximum if message.HasField("maximum") else None
+    if any(bound is not None and not math.isfinite(bound) for bound in (minimum, maximum)):
+        raise ContractBroken(f"{what}: a bound is not finite; leave it out instead")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise ContractBroken(f"{what}: minimum {minimum} is above maximum {maximum}")
+    return minimum, maximum
 
 
 def plugin_info_to_proto(info: PluginInfo) -> plugin_pb2.PluginInfo:
@@ -93,6 +128,7 @@ def plugin_info_to_proto(info: PluginInfo) -> plugin_pb2.PluginInfo:
                 inputs=info.kind.inputs,
                 deterministic=info.kind.deterministic,
                 scores=[declaration_to_proto(declaration) for declaration in info.kind.scores],
+                metrics=[metric_declaration_to_proto(declaration) for declaration in info.kind.metrics],
             )
         )
     return message
@@ -120,7 +156,10 @@ def plugin_info_from_proto(message: plugin_pb2.PluginInfo) -> PluginInfo:
             tuple(need for number in message.scorer.needs if (need := enum_of(Need, number, None)) is not None),
             tuple(message.scorer.inputs),
             message.scorer.deterministic,
+            tuple(metric_declaration_from_proto(metric) for metric in message.scorer.metrics),
         )
+        if len({metric.name for metric in kind.metrics}) != len(kind.metrics):
+            raise ContractBroken(f"scorer {message.name!r} declares a metric twice")
         if not kind.scores:
             raise ContractBroken(f"scorer {message.name!r} declares no score")
     else:

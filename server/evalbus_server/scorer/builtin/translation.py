@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -186,6 +186,24 @@ _TOKENIZERS: dict[str, Callable[[str], list[str]]] = {
 }
 
 
+def bleu_counts(output: str, expected: Sequence[str], settings: BleuSettings) -> tuple[int, ...]:
+    """What one text adds to the BLEU of a corpus: its tokens, those of the expected text whose length is nearest (of
+    equals the shorter), then by order the runs that it shares with any expected text, and all its runs.
+    """
+    prepare = partial(_tokenized, _TOKENIZERS[settings.tokenize], settings.lowercase)
+    tokens, wanted = prepare(output).tokens, [prepare(text).tokens for text in expected]
+    nearest = min((abs(len(each) - len(tokens)), len(each)) for each in wanted)[1]
+    shared, totals = [], []
+    for order in range(1, settings.order + 1):
+        left: Counter[Any] = Counter()
+        for each in wanted:
+            left |= _runs(each, order)
+        runs = _runs(tokens, order)
+        shared.append(sum(min(count, left[run]) for run, count in runs.items() if run in left))
+        totals.append(max(len(tokens) - order + 1, 0))
+    return len(tokens), nearest, *shared, *totals
+
+
 # --- chrF -------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +239,40 @@ def _chrf(settings: ChrfSettings, output: str, expected: str, among: int) -> Sco
     factor = settings.beta**2
     value = (1 + factor) * precision * recall / (factor * precision + recall)
     return Score.scored(min(value, 1.0), f"precision {precision:.3f}, recall {recall:.3f}")
+
+
+def chrf_counts(output: str, expected: Sequence[str], settings: ChrfSettings) -> tuple[int, ...]:
+    """What one text adds to the chrF of a corpus: by order its parts, those of the best expected text, and the shared."""
+    prepare = str.lower if settings.lowercase else str
+    found = [_chrf_counts(prepare(output), prepare(text), settings) for text in expected]
+    return max(found, key=lambda counts: _chrf_value(counts, settings))
+
+
+def _chrf_counts(output: str, expected: str, settings: ChrfSettings) -> tuple[int, ...]:
+    said, wanted = "".join(output.split()), "".join(expected.split())
+    counts: list[int] = []
+    for order in range(1, settings.order + 1):
+        counts += _parts(len(said), len(wanted), order, _shared_characters(said, wanted, order))
+    words, expected_words = (_chrf_words(output), _chrf_words(expected)) if settings.word_order else ([], [])
+    for order in range(1, settings.word_order + 1):
+        counts += _parts(len(words), len(expected_words), order, _shared_runs(words, expected_words, order))
+    return tuple(counts)
+
+
+def _parts(said: int, wanted: int, order: int, shared: int) -> tuple[int, int, int]:
+    """As sacreBLEU: where one text is too short for a run, the other's do not count either."""
+    found, asked = max(said - order + 1, 0), max(wanted - order + 1, 0)
+    return (found if asked else 0), asked, shared
+
+
+def _chrf_value(counts: Sequence[int], settings: ChrfSettings) -> float:
+    precision = recall = 0.0
+    for said, wanted, shared in zip(counts[::3], counts[1::3], counts[2::3], strict=True):
+        if said and wanted:
+            precision += shared / said
+            recall += shared / wanted
+    factor = settings.beta**2
+    return (1 + factor) * precision * recall / (factor * precision + recall) if precision + recall else 0.0
 
 
 def _shared_characters(said: str, wanted: str, order: int) -> int:

@@ -235,6 +235,7 @@ def test_every_page_is_a_range_of_a_primary_key(store: Store, epochs: int) -> No
         "SEARCH result USING PRIMARY KEY (run=? AND position>?)",
         "SEARCH r USING PRIMARY KEY (run=? AND position>? AND position<?)",
         "SEARCH o USING COVERING INDEX output_trial (run=? AND trial=?)",
+        "SEARCH metric USING PRIMARY KEY (run=?)",
     }
 
 

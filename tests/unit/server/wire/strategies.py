@@ -64,6 +64,13 @@ ADAPTED = _joined(
     _optional(python=TEXT, settings=OBJECT),
     PROCESS,
 )
+METRIC = _joined(
+    st.fixed_dictionaries({"use": NAME, "name": st.sampled_from(["one", "f1", "my number"])}),
+    _optional(
+        settings=OBJECT,
+        map=st.dictionaries(NAME, st.sampled_from(["output.content", "score.metadata.level"]), max_size=2),
+    ),
+)
 SCORER = _joined(
     PLUGIN | ADAPTED,
     _optional(
@@ -75,6 +82,7 @@ SCORER = _joined(
         concurrency=st.integers(1, 10_000),
         timeout=WRITTEN_LENGTH,
         sampling=st.floats(0, 1),
+        metrics=st.lists(METRIC, max_size=2, unique_by=lambda each: each["name"]),
     ),
 )
 LIMITS = _optional(

@@ -97,6 +97,7 @@ def test_the_numbers_of_a_score_are_null_where_they_have_no_value():
         "errored",
         "skipped",
         "distribution",
+        "metrics",
     ]
     assert scores["exact_match"]["interval"] == [0.1, 0.9]
     assert scores["exact_match"]["distribution"]["values"][0] == {"value": 1.0, "count": 2, "share": 0.66}
