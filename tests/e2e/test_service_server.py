@@ -31,6 +31,23 @@ async def refused(awaitable: Any) -> CallFailed:
     return caught.value
 
 
+async def test_a_database_that_is_gone_is_noticed_without_a_run_and_health_says_so(tmp_path: Path) -> None:
+    """ST-07."""
+    async with serving(tmp_path) as served, served.channel() as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)  # whose types do not know its calls
+
+        async def status(service: str) -> int:
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+            return int(answer.status)
+
+        assert await status("evalbus.v1.RunService") == health_pb2.HealthCheckResponse.SERVING
+        (tmp_path / "runs.db").unlink()
+        async with asyncio.timeout(30):
+            while await status("evalbus.v1.RunService") != health_pb2.HealthCheckResponse.NOT_SERVING:
+                await asyncio.sleep(0.1)
+        assert await status("") == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
 # --- the beginning ----------------------------------------------------------------------------------------------
 
 

@@ -20,12 +20,15 @@ from evalbus_server.api.listening import OPTIONS, Listening, bind
 from evalbus_server.api.rules import Allowed
 from evalbus_server.api.runs import RunService
 from evalbus_server.api.start import Starter
+from evalbus_server.errors import StoreTrouble
 from evalbus_server.runner.end import GRACE
 from evalbus_server.runner.runs import Runs
 from evalbus_server.store import Store
 from evalbus_server.watch.bell import Bell
 
 SERVICES = ("evalbus.v1.RunService", "evalbus.v1.DatasetService")
+LOOKED_EVERY = 1.0
+"""Seconds between two looks whether the database is still there."""
 LAST_GRACE = 1.0
 """Seconds for calls that are still open when everything else has ended."""
 
@@ -53,6 +56,7 @@ class Server:
         self._starter = Starter(parts.store, parts.runs, allowed)
         self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         run_pb2_grpc.add_RunServiceServicer_to_server(RunService(parts.store, parts.runs, self._starter), self._server)
@@ -77,15 +81,28 @@ class Server:
             self._resuming = asyncio.create_task(self._starter.resume_stopped(stopped), name="resuming")
         for service in SERVICES:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self._looking = asyncio.create_task(self._look_after_the_database(), name="looking after the database")
+
+    async def _look_after_the_database(self) -> None:
+        """Say that nothing is served any more once the database has gone: runs end by themselves when they commit."""
+        try:
+            while True:
+                await asyncio.sleep(LOOKED_EVERY)
+                self.parts.store.check()
+        except StoreTrouble as trouble:
+            _log.error("the database is lost", reason=trouble.reason, why=str(trouble))
+            for service in ("", *SERVICES):
+                await self._health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def stop(self, grace: float = GRACE) -> None:
         """End in order: start nothing more, interrupt the runs, let the watchers hear of it, then hang up."""
         runs, bell = self.parts.runs, self.parts.bell
         self._starter.stopping = True
         await self._health.enter_graceful_shutdown()
-        if self._resuming is not None:
-            self._resuming.cancel()
-            await asyncio.wait([self._resuming])
+        for task in (self._looking, self._resuming):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         await runs.close(grace=grace)
         bell.silence()  # watchers end by themselves: those that gRPC has to cancel leave tracebacks
         await self._server.stop(LAST_GRACE)
