@@ -6,8 +6,8 @@ The number is lowered by rate limits and push-back, and rises again as the plugi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from evalbus_server.plugin.pool import Member, Pool
 from evalbus_server.plugin.port import PushBack
 from evalbus_server.plugin.retries import LONGEST_RETRY_AFTER
 
@@ -16,11 +16,36 @@ DEFAULT_CREDIT = 256
 LOWERED_FOR = 1.0
 """Seconds in which a second rate limit is taken for one of the same flood."""
 
-Pools = Callable[[int], Sequence[Pool]]
-"""(granted limit) -> the pools whose places are shared with others."""
+
+class Share(Protocol):
+    """A share in something that others use too."""
+
+    def room(self, wanted: int) -> int:
+        """How many of the *wanted* trials may be sent now."""
+        ...
+
+    def hold(self, count: int) -> None:
+        """So many trials are held now."""
+        ...
+
+    def leave(self) -> None:
+        """Give everything back."""
+        ...
 
 
-def no_pools(granted: int) -> Sequence[Pool]:
+class Shared(Protocol):
+    """Something that exchanges share: the places at a plugin, or the budget of a run."""
+
+    def join(self, wake: Callable[[], None]) -> Share:
+        """A share in it; *wake* is called when there is room that was refused before."""
+        ...
+
+
+Pools = Callable[[int], Sequence[Shared]]
+"""(granted limit) -> what is shared with others."""
+
+
+def no_pools(granted: int) -> Sequence[Shared]:
     """Nothing is shared with anybody."""
     return ()
 
@@ -39,7 +64,7 @@ class Allowance:
         self._credit = concurrency
         self._adapted = float(concurrency)
         self._lowered_at = float("-inf")
-        self._members: list[Member] = []
+        self._members: list[Share] = []
 
     @property
     def most(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from evalbus import FailureOrigin
+from evalbus import FailureOrigin, Usage
 from evalbus._plugin import Open, ProgressKind, Ready, TrialProgress
 from evalbus_server.plugin.allowance import Allowance, Pools
 from evalbus_server.plugin.deadlines import Alarm, Deadlines
@@ -51,7 +51,7 @@ class Exchange:
         self._in_flight = InFlight()
         self._allowance = Allowance(rules.concurrency)
         self._retries = Retries(rules, origin, self._allowance.lower)
-        self._losses = Losses(plugin.info.name, origin)
+        self._losses = Losses(plugin.info.name, origin, self._retries)
         self._deadlines = Deadlines(self._in_flight, rules, progress="progress" in plugin.info.capabilities)
         self._sending = Sending(self._in_flight, self._allowance, self._deadlines, rules)
         self._settling = Settling(self._in_flight, self._retries, plugin.info.name)
@@ -72,7 +72,9 @@ class Exchange:
     # --- what the line calls ------------------------------------------------------------------------------------
 
     def offer(self, flights: Iterable[Flight]) -> None:
-        """Take flights to be asked, in this order."""
+        """Take flights to be asked, in this order; after `stop` they are forgotten like those before it."""
+        if self._settling.stopped:
+            return
         self._sending.todo.extend(flights)
         self._bell.set()
 
@@ -95,6 +97,10 @@ class Exchange:
     def faults(self) -> int:
         """Answers that nobody waited for: late, doubled, foreign."""
         return self._settling.faults
+
+    def tell_of_failed(self, spent: Callable[[Usage], None]) -> None:
+        """Tell what failed attempts took as soon as they have failed, and not only with the final answer."""
+        self._retries.spent = spent
 
     def share(self, pools: Pools) -> None:
         """Share places with other exchanges: *pools* gives the pools, once the plugin has granted a limit."""

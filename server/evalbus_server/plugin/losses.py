@@ -5,7 +5,7 @@ from __future__ import annotations
 from evalbus import Failure, FailureCategory, FailureOrigin
 from evalbus_server.errors import Reason, Unreachable
 from evalbus_server.plugin.port import ConversationLost, Flight
-from evalbus_server.plugin.retries import failed_attempt
+from evalbus_server.plugin.retries import Retries, failed_attempt
 
 RECOVERIES_WITHOUT_PROGRESS = 5
 RECOVERIES = 1000
@@ -19,8 +19,9 @@ LONGEST_PAUSE = 5.0
 class Losses:
     """What the losses of one exchange say about the plugin, and about its trials."""
 
-    def __init__(self, name: str, origin: FailureOrigin) -> None:
-        """*name* is the plugin's."""
+    def __init__(self, name: str, origin: FailureOrigin, retries: Retries) -> None:
+        """*name* is the plugin's; *retries* notes what lost attempts took."""
+        self._retries = retries
         self._name = name
         self._origin = origin
         self.count = 0
@@ -67,7 +68,7 @@ class Losses:
             flight.losses += 1
             told, flight.told = flight.told, None
             if told is not None:
-                flight.usage = told if flight.usage is None else flight.usage + told
+                self._retries.consumed(flight, told)
             if alone and flight.losses > (0 if lost.too_large else LOSSES_BEFORE_SUSPICION):
                 flight.latency = now - flight.sent
                 flight.result = self._failure(lost, words)

@@ -24,6 +24,8 @@ class Retries:
     def __init__(self, rules: Rules, origin: FailureOrigin, rate_limited: Callable[[float], None]) -> None:
         """*origin* is that of failures which do not say theirs; *rate_limited* is told when one was a rate limit."""
         self.rules = rules
+        self.spent: Callable[[Usage], None] | None = None
+        """Is told what failed attempts took, at once."""
         self._origin = origin
         self._rate_limited = rate_limited
         self._later: list[tuple[float, int, Flight]] = []
@@ -46,7 +48,7 @@ class Retries:
             flight.failures = []
         flight.failures.append(failed_attempt(flight, failure, usage, now))
         if usage is not None:
-            flight.usage = usage if flight.usage is None else flight.usage + usage
+            self.consumed(flight, usage)
         if flight.first_sent is None:
             flight.first_sent = flight.sent
             flight.budget = self.rules.trial_timeout
@@ -54,6 +56,12 @@ class Retries:
         flight.budget -= now - flight.sent
         flight.result = failure
         return self._pause(flight, failure, now)
+
+    def consumed(self, flight: Flight, usage: Usage) -> None:
+        """An attempt of a flight that did not work took so much."""
+        flight.usage = usage if flight.usage is None else flight.usage + usage
+        if self.spent is not None:
+            self.spent(usage)
 
     def put(self, flight: Flight, when: float) -> None:
         """Ask it again at *when*, by the loop's clock."""

@@ -21,11 +21,13 @@ from evalbus_server.errors import Denied, Invalid, Reason
 from evalbus_server.model.experiment import Experiment, Limits, MetricUse, PluginUse, ScorerUse, resolve_env
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import PluginIdentity, ScoreKey
+from evalbus_server.plugin.allowance import Shared
 from evalbus_server.plugin.exchange import Exchange
-from evalbus_server.plugin.pool import Pool, Pools
+from evalbus_server.plugin.pool import Pools
 from evalbus_server.plugin.port import Flight, Plugin
 from evalbus_server.plugin.reduce import Batches, Reduced
 from evalbus_server.plugin.rules import Rules
+from evalbus_server.runner.budget import Budget, Purse
 from evalbus_server.runner.names import score_keys, scorer_names
 from evalbus_server.scorer.mapping import Path, parse_path
 from evalbus_server.scorer.metrics import AskedMetric, asked_metric
@@ -110,6 +112,8 @@ class Crew:
         """What is asked of each scorer once the run is complete."""
         self.openings: list[Open] = []
         """With which each scorer's conversation was opened."""
+        self.budget = Budget(call.experiment.limits)
+        self._purses: list[Purse] = []
         self._plugins: list[Reachable] = []
         self.on_target: Callable[[list[Flight]], None] = _nobody
         self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
@@ -171,6 +175,7 @@ class Crew:
     def change(self, experiment: Experiment) -> None:
         """Go on by the limits of an experiment that is the same in everything else."""
         session = self._call.session
+        self.budget.change(experiment.limits)
         if self.target is not None:
             self.target.change(_rules(experiment.limits, None, session))
         for exchange, use in zip(self.scorers, experiment.scorers, strict=True):
@@ -188,6 +193,15 @@ class Crew:
             )
             for info in self.infos
         )
+
+    @property
+    def target_purse(self) -> Purse | None:
+        """What the target takes out of the budget."""
+        return None if self.target is None else self._purses[0]
+
+    def scorer_purse(self, index: int) -> Purse:
+        """What a scorer takes out of the budget."""
+        return self._purses[len(self._purses) - len(self.scorers) + index]
 
     def scorer_info(self, index: int) -> ScorerInfo:
         """What only a scorer says of itself."""
@@ -263,17 +277,22 @@ class Crew:
         rules = _rules(limits, scorer, call.session)
         origin = FailureOrigin.TARGET if scorer is None else FailureOrigin.SCORER
         exchange = Exchange(plugin, opening, rules, done, origin=origin)
-        exchange.share(functools.partial(self._pools, use, plugin.info.name))
+        purse = self.budget.purse("the target" if scorer is None else f"scorer {scorer.name or plugin.info.name}")
+        self._purses.append(purse)
+        exchange.share(functools.partial(self._shared, use, plugin.info.name, purse))
+        exchange.tell_of_failed(purse.spend)
         return exchange
 
-    def _pools(self, use: PluginUse, name: str, granted: int) -> list[Pool]:
-        """What a plugin's exchange shares with those of other runs: the plugin itself, and the run's named pool."""
-        pools = []
+    def _shared(self, use: PluginUse, name: str, purse: Purse, granted: int) -> list[Shared]:
+        """What a plugin's exchange shares: with those of other runs the plugin itself and a named pool, with the others
+        of its own the budget."""
+        pools: list[Shared] = []
         if use.address is not None:
             pools.append(self._means.pools.get(("plugin", use.address, name), granted))
         named = self._call.experiment.limits.pool
         if named is not None and not isinstance(use, ScorerUse):
             pools.append(self._means.pools.get(("named", named.name), named.concurrency))
+        pools.append(purse)
         return pools
 
     @property

@@ -31,7 +31,7 @@ from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
 from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.limits import Watchdog
-from evalbus_server.scorer.panel import Panel
+from evalbus_server.scorer.panel import Panel, Purse
 
 PAGE = 256
 LEAST_WINDOW = 2048
@@ -115,6 +115,7 @@ class Line:
         self.earlier: Earlier | None = None
         """What earlier sessions did about trials that are asked again."""
         self._target: Exchange | None = None
+        self._purse: Purse | None = None
         self._panel: Panel | None = None
         self._log: Log | None = None
         self._open: dict[int, OpenTrial] = {}
@@ -126,9 +127,10 @@ class Line:
         self._stopping = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def connect(self, target: Exchange | None, panel: Panel, log: Log) -> None:
-        """Hand over the stations, which in turn were given this line's methods."""
+    def connect(self, target: Exchange | None, panel: Panel, log: Log, purse: Purse | None = None) -> None:
+        """Hand over the stations, which in turn were given this line's methods; *purse* is the target's."""
         self._target = target
+        self._purse = purse
         if target is not None:
             self._window = window_for(target.concurrency)
         self._panel = panel
@@ -262,6 +264,8 @@ class Line:
             if isinstance(result, Output):
                 trial.output = result
                 if result.usage is not None:
+                    if self._purse is not None:
+                        self._purse.spend(result.usage)
                     trial.usage = result.usage if trial.usage is None else trial.usage + result.usage
                 outputs.append(OutputRecord(trial.trial_id, result, flight.attempt, trial.attempts, flight.latency))
                 if some_unjudged and self._judged_by_nobody(trial):
@@ -272,7 +276,9 @@ class Line:
                 results.append(self._result(trial, result))
         self._answered += len(flights)
         self._store(outputs=outputs, results=results, attempts=attempts)
-        self._watchdog.target_answered(len(flights), errors, flights)
+        self._watchdog.target_answered(len(flights), errors)
+        if self._purse is not None:
+            self._purse.settled(len(flights))
 
     def scored(self, done: list[OpenTrial], scores: list[ScoreRecord], attempts: list[AttemptRecord]) -> None:
         """Take scores from the panel; *done* are the trials that have them all."""
@@ -284,7 +290,7 @@ class Line:
                 sums[record.key] += value
         self._store(scores=scores, attempts=attempts, results=[self._result(trial, None) for trial in done])
         assert self._panel is not None
-        self._watchdog.scored(self._panel.seats, scores, attempts)
+        self._watchdog.scored(self._panel.seats)
 
     def judge_stored(self, trials: Iterable[OpenTrial]) -> None:
         """Make the results of trials whose scores are all stored."""

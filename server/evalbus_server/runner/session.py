@@ -11,10 +11,9 @@ from typing import Any
 
 import structlog
 
-from evalbus import Usage
 from evalbus_server.aggregate.judge import check_scores, judge
 from evalbus_server.errors import Reason, ServerError, StoreTrouble
-from evalbus_server.model.experiment import Experiment, Limits
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.runner.crew import Crew
@@ -85,7 +84,6 @@ async def _turn(floor: Floor, working: Working) -> AsyncIterator[None]:
 async def _carry(floor: Floor, working: Working) -> None:
     run, crew, store = working.run, working.crew, floor.store
     stored = store.output_count(run)
-    used = await _used(floor, run, working.experiment.limits) if stored else Usage()
     experiment = working.experiment
     limits = experiment.limits
     loop = asyncio.get_running_loop()
@@ -93,7 +91,10 @@ async def _carry(floor: Floor, working: Working) -> None:
     def abort(constant: str, sentence: str) -> None:
         end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
 
-    watchdog = working.watchdog = Watchdog(limits, abort, used)
+    watchdog = working.watchdog = Watchdog(limits, abort)
+    crew.budget.abort = abort
+    if stored:
+        crew.budget.resume(await store.spent(run, limits.currency))
     fresh = stored == 0 and run.counts.done == 0
     line = Line(
         run,
@@ -104,12 +105,8 @@ async def _carry(floor: Floor, working: Working) -> None:
     )
     if store.retries_left(run) or not experiment.keep.outputs:
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
-    seats = []
-    for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
-        keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
-        seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling))
     panel = Panel(
-        seats,
+        _seats(run, crew, experiment),
         unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
         check=check_scores,
         scored=line.scored,
@@ -124,7 +121,7 @@ async def _carry(floor: Floor, working: Working) -> None:
 
     log = RunLog(store, run, committed, line.failed)
     crew.on_target, crew.on_scorer = line.target_answered, panel.answered
-    line.connect(crew.target, panel, log)
+    line.connect(crew.target, panel, log, crew.target_purse)
     working.line = line
     if working.ending is not None:
         return  # somebody ended it while it was being put together
@@ -141,6 +138,16 @@ async def _carry(floor: Floor, working: Working) -> None:
             store.add_protocol_faults(run.id, line.faults)
 
 
+def _seats(run: Run, crew: Crew, experiment: Experiment) -> list[Seat]:
+    """The places of the scorers in the panel."""
+    seats = []
+    for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
+        keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
+        purse = crew.scorer_purse(index)
+        seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling, purse))
+    return seats
+
+
 async def _judge_stored(floor: Floor, run: Run, line: Line) -> None:
     """Make results of scores that an earlier session stored just before its end."""
     after = 0
@@ -151,13 +158,6 @@ async def _judge_stored(floor: Floor, run: Run, line: Line) -> None:
         line.judge_stored(trial for _, trial in page)
         after = looked_at
         await asyncio.sleep(0)
-
-
-async def _used(floor: Floor, run: Run, limits: Limits) -> Usage:
-    """What earlier sessions consumed, if there is a budget."""
-    if limits.tokens is None and limits.cost is None:
-        return Usage()
-    return (await floor.store.numbers_in_turns(run)).usage
 
 
 def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:

@@ -41,6 +41,18 @@ Unscored = Callable[[int, int, int], tuple[list[tuple[int, OpenTrial]], int]]
 """(scorer, after, limit) -> stored outputs that it has not scored, and the last place looked at."""
 
 
+class Purse(Protocol):
+    """What a plugin takes out of the run's budget."""
+
+    def spend(self, usage: Usage) -> None:
+        """An attempt took so much."""
+        ...
+
+    def settled(self, count: int) -> None:
+        """So many trials have their final answer, and what they took was told before."""
+        ...
+
+
 @dataclass(slots=True)
 class Seat:
     """One scorer of the panel."""
@@ -52,6 +64,7 @@ class Seat:
     info: ScorerInfo
     inputs: Mapping[str, InputPath] = field(default_factory=dict)
     sampling: float = 1.0
+    purse: Purse | None = None
     cursor: int = 0
     """The last output that it was offered, in the order of commits."""
     behind: bool = False
@@ -319,6 +332,8 @@ class Panel:
                 passed = None if value is None or key.threshold is None else key.passes(value)
                 records.append(ScoreRecord(trial.trial_id, position, score, passed))
                 if score.usage is not None:
+                    if seat.purse is not None:
+                        seat.purse.spend(score.usage)
                     trial.usage = score.usage if trial.usage is None else trial.usage + score.usage
                 broken = broken or score.failure is not None
             if usage is not None:
@@ -332,6 +347,8 @@ class Panel:
         seat.answered += count
         self._eased.set()
         self._scored(done, records, attempts or [])
+        if seat.purse is not None:
+            seat.purse.settled(count)
         if seat.behind:
             self._catch_up(seat)
         if not seat.held:

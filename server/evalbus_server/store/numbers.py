@@ -224,9 +224,14 @@ class _Results:
                 self.failures[category] += 1
 
 
+def pages_of_results(of: OfRun) -> Iterator[Page]:
+    """Where the results of a run are, a page at a time."""
+    return _pages(of, NEXT_RESULT, _AT_ONCE // of.run.epochs)
+
+
 def _results(of: OfRun) -> Generator[None, None, _Results]:
     found = _Results(assigned=None if of.run.assignment is None else Counter())
-    for page in _pages(of, NEXT_RESULT, _AT_ONCE // of.run.epochs):
+    for page in pages_of_results(of):
         _add_weighted(of, page, found.weighted)
         [(attempts, with_usage, errored)] = of.connection.rows(PAGE_OF_COUNTS, page)
         found.attempts += attempts

@@ -15,8 +15,9 @@ from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, V
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
+from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
-from evalbus_server.store import datasets, difference, events, lock, numbers, results, retry, runs, trials
+from evalbus_server.store import datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.runs import OfRun, RunFilter
 
@@ -285,6 +286,17 @@ class Reader:
                 next(pages)
             except StopIteration as end:
                 return _numbers_in(end)
+            await asyncio.sleep(0)
+
+    async def spent(self, run: Run, currency: str) -> Spent:
+        """What a run has consumed so far, also by trials without a result; lets the event loop run after every page."""
+        pages = spent.read(self._of(run), currency)
+        while True:
+            try:
+                next(pages)
+            except StopIteration as end:
+                consumed: Spent = end.value
+                return consumed
             await asyncio.sleep(0)
 
     def __enter__(self) -> Self:

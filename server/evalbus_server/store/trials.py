@@ -54,6 +54,9 @@ PAGE_OF_UNJUDGED = f"""
         (SELECT count(*) FROM score s WHERE s.run = :run AND s.trial = o.trial)
     FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
 """
+PAGE_OF_UNFINISHED = f"""
+    SELECT o.id, o.trial, {_RESULT} FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
+"""
 OWN_SCORERS = f"""
     SELECT j.value, json_extract(i.detail, '$.scorers') FROM json_each(:trials) j
     CROSS JOIN item i ON i.dataset = :dataset AND i.position = j.value & 4294967295 AND {AS_OF}
@@ -126,6 +129,17 @@ def unjudged(of: OfRun, *, after: int, limit: int) -> tuple[list[tuple[int, Open
     expected = expected_scores(of, [trial for _, trial, done, _ in page if not done])
     page = [(id, trial, done or scores < expected(trial)) for id, trial, done, scores in page]
     return _found(of, page, base) if page else ([], after)
+
+
+def unfinished(of: OfRun, *, after: int, limit: int) -> tuple[list[OpenTrial], int]:
+    """Those of the next *limit* outputs that have no result, and the number of the last looked at."""
+    base = of.outputs << rows.RUN_BITS
+    place = {"run": of.number, "after": base + after, "end": base + _LAST_N + 1, "limit": limit}
+    page = of.connection.rows(PAGE_OF_UNFINISHED, place)
+    if not page:
+        return [], after
+    trials, looked_at = _found(of, page, base)
+    return [trial for _, trial in trials], looked_at
 
 
 def earlier(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
