@@ -43,10 +43,20 @@ def try_scorer(  # noqa: PLR0913  # each is an option
     calls: Annotated[
         str, typer.Option(metavar="JSON", help='Tool calls: [{"name": "search", "arguments": {}}, …].')
     ] = "[]",
+    spans: Annotated[
+        str, typer.Option(metavar="JSON", help='Spans: [{"id": "1", "name": "plan", "parent_id": ""}, …].')
+    ] = "[]",
+    usage: Annotated[
+        str, typer.Option(metavar="JSON", help='What it used: {"output_tokens": 40, "cost": {"amount": 0.01}}.')
+    ] = "{}",
+    timing: Annotated[
+        str, typer.Option(metavar="JSON", help='How long it took, in seconds: {"total": 1.5, "first_token": 0.2}.')
+    ] = "{}",
     as_json: Json = False,
 ) -> None:
     """Judge one output with a builtin scorer, without a run."""
     from evalbus_server.cli import trying
 
-    texts = trying.Texts(settings, input, output, output_json, expected, expected_json, metadata, choices, calls)
+    more = trying.More(calls, spans, usage, timing)
+    texts = trying.Texts(settings, input, output, output_json, expected, expected_json, metadata, choices, more)
     trying.try_builtin(name, texts, as_json=as_json)

@@ -5,18 +5,63 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from rich.text import Text
 
-from evalbus import Item, Output, Score, ScorerBench, SettingsInvalid, ToolCall, Value
+from evalbus import Item, Money, Output, Score, ScorerBench, SettingsInvalid, Span, Timing, ToolCall, Usage, Value
 from evalbus._definition import OpeningRefused
+from evalbus._settings import settings_type
 from evalbus_server.cli.figures import number, plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.faults import suggestion
 from evalbus_server.scorer.builtin import BUILTINS
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """What the output has besides its content, as it stood on the command line."""
+
+    calls: str
+    spans: str
+    usage: str
+    timing: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    amount: float
+    currency: str = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    calls: int = 0
+    cost: _Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    total: float | None = None
+    first_token: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    id: str
+    name: str
+    parent_id: str = ""
+    kind: str = ""
+    started_at: float | None = None
+    duration: float | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +76,7 @@ class Texts:
     expected_json: str | None
     metadata: str
     choices: str
-    calls: str
+    more: More
 
 
 def try_builtin(name: str, texts: Texts, *, as_json: bool) -> None:
@@ -111,10 +156,54 @@ def _item(texts: Texts) -> Item:
 
 def _output(texts: Texts) -> Output:
     content = _value(texts.output, texts.output_json, "--output")
-    calls = [_call(each, place) for place, each in enumerate(_list(texts.calls, "--calls"))]
-    if content is None and not calls:
-        raise Invalid(Reason.REQUEST_INVALID, "say what is judged: --output T, --output-json JSON, or --calls JSON")
-    return Output(Value("") if content is None else content, tool_calls=calls)
+    more = texts.more
+    calls = [_call(each, place) for place, each in enumerate(_list(more.calls, "--calls"))]
+    spans = [_span(json.dumps(each), f"--spans: [{place}]") for place, each in enumerate(_list(more.spans, "--spans"))]
+    usage, timing = _usage(more.usage), _timing(more.timing)
+    if content is None and not (calls or spans or usage or timing):
+        raise Invalid(
+            Reason.REQUEST_INVALID,
+            "say what is judged: --output T, --output-json JSON, --calls, --spans, --usage or --timing JSON",
+        )
+    found = Value("") if content is None else content
+    return Output(found, tool_calls=calls, spans=spans, usage=usage, timing=timing)
+
+
+def _usage(text: str) -> Usage | None:
+    if not _object(text, "--usage"):
+        return None
+    read = _read(_Usage, text, "--usage")
+    cost = None if read.cost is None else Money(round(read.cost.amount * 1_000_000), read.cost.currency)
+    return Usage(read.input_tokens, read.output_tokens, read.cached_tokens, read.calls, cost)
+
+
+def _timing(text: str) -> Timing | None:
+    if not _object(text, "--timing"):
+        return None
+    read = _read(_Timing, text, "--timing")
+    return Timing(read.total, read.first_token)
+
+
+def _span(text: str, where: str) -> Span:
+    read = _read(_Span, text, where)
+    return Span(
+        read.id,
+        read.name,
+        parent_id=read.parent_id,
+        kind=read.kind,
+        started_at=read.started_at,
+        duration=read.duration,
+        attributes=read.attributes,
+    )
+
+
+def _read(kind: type[T], text: str, where: str) -> T:
+    """An object of one of the classes above, whose fields say which keys there are."""
+    try:
+        found: T = settings_type(kind, {}, where).read(text)
+    except SettingsInvalid as error:
+        raise Invalid(Reason.REQUEST_INVALID, str(error).replace("settings", where, 1)) from None
+    return found
 
 
 def _call(written: Any, place: int) -> ToolCall:

@@ -140,7 +140,10 @@ def _take(
 def _make(asked: AskedMetric, taken: list[Any] | MetricFault) -> RunMetric:
     if isinstance(taken, MetricFault):
         return _none(asked, str(taken))
-    value, explanation = asked.make(taken)
+    try:
+        value, explanation = asked.make(taken)
+    except OverflowError:
+        return _none(asked, "the values are too large to be put together")
     return RunMetric(asked.name, value, one_line(explanation, LONGEST), asked.lower_is_better)
 
 

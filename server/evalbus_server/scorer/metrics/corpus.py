@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evalbus_server.scorer.builtin.translation import BleuSettings, ChrfSettings, bleu_counts, chrf_counts
+from evalbus_server.scorer.builtin.translation import LONGEST, BleuSettings, ChrfSettings, bleu_counts, chrf_counts
 from evalbus_server.scorer.metrics.base import Made, Metric, MetricFault, MetricRow, none_had
 
 Counts = tuple[int, ...]
@@ -18,7 +18,11 @@ def _texts(row: MetricRow) -> tuple[str, list[str]] | None:
     judged = row.judged()
     if not isinstance(judged.body, str) or not all(isinstance(each.body, str) for each in accepted):
         raise MetricFault(f"item {row.task.item.id!r} has bytes where text is compared")
-    return judged.body, [each.text for each in accepted]
+    texts = [judged.body, *(each.text for each in accepted)]
+    longest = max(map(len, texts))
+    if longest > LONGEST:
+        raise MetricFault(f"item {row.task.item.id!r} has a text of {longest:,} characters, and {LONGEST:,} are taken")
+    return texts[0], texts[1:]
 
 
 def _bleu_of(row: MetricRow, settings: BleuSettings) -> Counts | None:

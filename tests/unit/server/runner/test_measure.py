@@ -307,6 +307,19 @@ async def test_a_run_that_keeps_no_words_and_was_interrupted_has_no_number(tmp_p
     assert "not kept" in score.metrics[0].explanation
 
 
+async def test_values_that_cannot_be_put_together_have_no_number(tmp_path: Path):
+    @scorer("huge", scores=[ScoreDeclaration("", None, None)], mode="inline")
+    def huge(item: Item, output: Output) -> float:
+        return 1e308 if item.id == "i0" else -1e308
+
+    use = {"use": "pearson", "map": {"expected": "item.metadata.human"}}
+    async with desk(tmp_path, questions(4)) as d:
+        run = await d.run({"echo": echo, "huge": huge}, **scorers(use, use="huge"))
+        (made,) = (await summary_of(d, run))["huge"].metrics
+
+    assert (made.value, made.explanation) == (None, "the values are too large to be put together")
+
+
 async def test_several_scores_have_a_number_each(tmp_path: Path):
     declared = [ScoreDeclaration("a", maximum=None), ScoreDeclaration("b", maximum=None)]
 

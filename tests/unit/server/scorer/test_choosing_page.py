@@ -27,7 +27,7 @@ def test_every_builtin_is_named():
 @pytest.mark.parametrize("block", [body for language, body in BLOCKS if language == "yaml"])
 async def test_its_scorers_can_be_used(block, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    experiment = from_mapping({"name": "x", "dataset": {"name": "d"}, **read_yaml(block).data}, "/")
+    experiment = from_mapping({"name": "x", "dataset": {"name": "d"}, "target": "none", **read_yaml(block).data}, "/")
     for use in experiment.scorers:
         assert use.use is not None
         await ScorerBench(BUILTINS[use.use], use.settings).open()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from evalbus import (
 )
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.trial import trial_id_of
+from evalbus_server.scorer import mapping
 from evalbus_server.scorer.mapping import parse_path
 
 ITEM = Item(
@@ -203,3 +205,22 @@ def test_what_can_never_be_there_is_refused(path, says):
     assert refused.value.reason is Reason.EXPERIMENT_INVALID
     assert refused.value.field == "scorers[0].map.x"
     assert str(refused.value).startswith("scorers[0].map.x: ")
+
+
+def test_all_that_a_path_may_name_is_on_the_page():
+    """What the page lists of each part is what there is, and no other."""
+    text = (Path(__file__).parents[4] / "docs" / "experiment-file.md").read_text("utf-8")
+    table = text.partition("| in | there is |")[2].partition("\n\n")[0]
+    told = {
+        row.split("|")[1].strip(" `"): set(re.findall(r"`([\w.]+)`", row.split("|")[2]))
+        for row in table.splitlines()[2:]
+    }
+    for what, kind in {
+        "item": Item,
+        "output": Output,
+        "a message": Message,
+        "a tool call": ToolCall,
+        "a span": Span,
+    }.items():
+        assert told[what] == set(mapping._FIELDS[kind]) - {"tool_mocks"} | ({"tool_mocks"} if kind is Item else set())
+    assert told["trial"] == set(mapping._FIELDS[mapping._Trial])

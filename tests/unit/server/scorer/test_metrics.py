@@ -138,6 +138,11 @@ def test_a_class_that_nobody_names_has_no_number_and_an_expected_text_no_distanc
         made("pearson", rows_of([{"value": 1, "expected": "many"}]))
 
 
+def test_a_text_that_is_too_long_for_a_corpus_is_a_fault_and_never_left_out():
+    with pytest.raises(MetricFault, match="item 'i0' has a text of 100,001 characters"):
+        made("corpus_bleu", rows_of([{"output": "a" * 100_001, "expected": "a"}]))
+
+
 def test_auc_goes_by_what_is_better():
     rows = rows_of([{"value": 1, "expected": "yes"}, {"value": 2, "expected": "no"}])
     assert made("auc", rows)[0] == 0

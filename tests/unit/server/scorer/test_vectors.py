@@ -62,6 +62,10 @@ ON_PURPOSE: dict[tuple[str, str], tuple[float | str, str]] = {
         0.0,
         "numbers are written in digits: words for them are not read in any language",
     ),
+    ("scorer.math", '{"output": "1.4142135623730951", "target": "\\\\sqrt{2}"}'): (
+        ERRORED,
+        "numbers are compared, and no algebra is done: what is expected is a number in digits",
+    ),
     ("scorer.exact", '{"output": "", "target": ""}'): (1.0, "an empty text is an expected answer like any other"),
     ("scorer.f1", '{"output": "Paris is the capital of France", "target": ["Lyon", "Paris"]}'): (
         1 / 3,
@@ -362,6 +366,7 @@ OURS: dict[str, Callable[[dict[str, Any]], Asked]] = {
         "f1", given["output"], given["target"], {"stop_words": given["stop_words"]} if "stop_words" in given else {}
     ),
     "scorer.choice": choice,
+    "scorer.math": lambda given: Asked("last_number", given["output"], given["target"], {"percent": "divide"}),
     "match": compared("exact_match", expected="target"),
     "includes": lambda given: Asked("includes", given["output"], given["target"], {"mode": given.get("mode", "all")}),
     "code_template.equal": compared("exact_match", "actual_output", "reference_output"),
