@@ -101,7 +101,8 @@ LIMITS = _optional(
 )
 CRITERION = st.one_of(
     _joined(
-        st.fixed_dictionaries({"metric": st.sampled_from(["mean", "pass_rate", "pass_at(1)"]), "min": NUMBER}),
+        st.fixed_dictionaries({"metric": st.just("mean"), "min": NUMBER})
+        | st.fixed_dictionaries({"metric": st.sampled_from(["pass_rate", "pass_at(1)"]), "min": SHARE}),
         _optional(scorer=NAME, label=TEXT, severity=st.sampled_from(["error", "warn"]), min_coverage=SHARE),
     ),
     st.fixed_dictionaries({"metric": st.just("cost"), "baseline": NAME, "max_drop": st.floats(0, 1e9)}),
