@@ -59,6 +59,8 @@ class TrialResult:
     latency: float | None
     """Seconds."""
     usage: Usage | None
+    cached: bool = False
+    """Whether the output was remembered from before, and the target not asked."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -201,6 +203,7 @@ def _result(stored: StoredResult, run: Run) -> TrialResult:
         attempts=stored.attempts,
         latency=stored.latency,
         usage=stored.usage,
+        cached=stored.cached,
     )
 
 

@@ -42,6 +42,7 @@ def experiment_to_proto(document: Mapping[str, Any]) -> pb.Experiment:
     for index, scorer in enumerate(part.many("scorers")):
         message.scorers.append(_scorer(_Part(scorer, f"scorers[{index}]")))
     message.scorers_from = _scorers_from(part, written=written)
+    message.cache = part.flag("cache")
     epochs = part.take("epochs")
     if epochs is not None:
         inner = _Part(epochs if isinstance(epochs, Mapping) else {"count": epochs}, "epochs")
@@ -133,6 +134,12 @@ class _Part:
                 raise self.fault(key, f"must be always, never, or a share from 0 to 1, not {value!r}")
             return _SAMPLES[value]
         return None if value is None else self.finite(key, value)
+
+    def flag(self, key: str) -> bool:
+        value = self.take(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.fault(key, f"must be true or false, not {value!r}")
+        return bool(value)
 
     def duration(self, key: str) -> Duration | None:
         value = self.take(key)

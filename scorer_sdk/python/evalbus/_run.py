@@ -256,6 +256,8 @@ class TrialResult:
     """At the target."""
     latency: float | None
     usage: Usage | None
+    cached: bool = False
+    """Whether the output was remembered from before, and the target not asked."""
 
 
 News: TypeAlias = Snapshot | Event | RunProgress | Idle | TrialResult
@@ -380,6 +382,8 @@ class Summary:
     failures: tuple[tuple[FailureCategory, int], ...]
     protocol_faults: int
     wall_time: float
+    cached: int = 0
+    """Trials whose output was remembered from before."""
 
     def score(self, key: str) -> ScoreSummary:
         """The numbers of one score.

@@ -145,6 +145,7 @@ def result(message: run_pb2.TrialResult) -> TrialResult:
         attempts=message.attempts,
         latency=wire.duration_from_proto(message.latency) if message.HasField("latency") else None,
         usage=wire.usage_sum_from_proto(message.usage) if message.HasField("usage") else None,
+        cached=message.cached,
     )
 
 
@@ -169,6 +170,7 @@ def summary(message: run_pb2.Summary) -> Summary:
         ),
         protocol_faults=message.protocol_faults,
         wall_time=wire.duration_from_proto(message.wall_time),
+        cached=message.cached,
     )
 
 

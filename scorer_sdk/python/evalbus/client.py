@@ -280,6 +280,18 @@ class Client(DatasetCalls):
         """
         await self._server.ask(self._server.runs.DeleteRun, run_pb2.DeleteRunRequest(run_id=run_id))
 
+    async def clear_cache(self, *, validate_only: bool = False) -> int:
+        """Forget what targets answered in runs with `cache`, and return how many answers there were.
+
+        With *validate_only* none is forgotten.
+
+        Raises:
+            CallFailed: the server cannot be asked.
+        """
+        request = run_pb2.ClearCacheRequest(validate_only=validate_only)
+        response = await self._server.ask(self._server.runs.ClearCache, request)
+        return int(response.answers)
+
     async def watch(
         self, run_id: str, after: int | None = None, *, results: bool = False, patience: float = 300.0
     ) -> AsyncGenerator[News, None]:

@@ -62,6 +62,7 @@ def summarise_in_steps(
         usage=numbers.usage,
         priced_share=numbers.priced / numbers.with_usage if numbers.with_usage else None,
         attempts=numbers.attempts,
+        cached=numbers.cached,
         failures=tuple(sorted(numbers.failures.items())),
         wall_time=_wall_time(run, now),
     )

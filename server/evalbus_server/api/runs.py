@@ -98,6 +98,11 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         await self._runs.delete(request.run_id)
         return run_pb2.DeleteRunResponse()
 
+    async def ClearCache(self, request: run_pb2.ClearCacheRequest, context: Context) -> run_pb2.ClearCacheResponse:
+        """Forget what targets have answered."""
+        answers = self._store.cached_count() if request.validate_only else await self._runs.clear_cache()
+        return run_pb2.ClearCacheResponse(answers=answers)
+
     async def WatchRun(
         self, request: run_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[run_pb2.WatchRunResponse, None]:

@@ -216,6 +216,12 @@ class Remote:
         """
         await self._server.ask(self._server.runs.DeleteRun, run_pb2.DeleteRunRequest(run_id=run_id))
 
+    async def cached(self, *, clear: bool) -> int:
+        """How many answers of targets are remembered; *clear* forgets them."""
+        request = run_pb2.ClearCacheRequest(validate_only=not clear)
+        response = await self._server.ask(self._server.runs.ClearCache, request)
+        return int(response.answers)
+
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event | Progress | Idle, None]:
         """Follow a run to its end, from any event on; it finds a server again that was restarted meanwhile.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evalbus import __version__
-from evalbus_server.cli import dataset, experiment, plugins, proto, run, runs, scorers, serve
+from evalbus_server.cli import cache, dataset, experiment, plugins, proto, run, runs, scorers, serve
 from evalbus_server.cli.exits import guarded
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
+app.command("cache")(cache.cache)
 app.add_typer(runs.app, name="runs")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(experiment.app, name="experiment")

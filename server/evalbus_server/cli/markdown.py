@@ -32,13 +32,13 @@ async def write_markdown(file: TextIOWrapper, source: ResultSource, summary: Sum
     left = counts.failed + counts.errored
     if left:
         rows = []
+        keys = [score.key for score in summary.scores]
         wanted = (Outcome.FAILED, Outcome.ERRORED)
         async with aclosing(source.results(summary.run, outcomes=wanted)) as results:
             async for result, run in results:
-                rows.append(_row(result, run))
+                rows.append(_row(result, run, keys))
                 if len(rows) == MOST_TRIALS:
                     break
-        keys = [key.key for key in summary.run.score_keys]
         title = "Trials that did not pass" + (f" (the first {len(rows)} of {count(left)})" if len(rows) < left else "")
         for line in _table(title, ("item", "epoch", "outcome", *keys, "why"), rows):
             file.write(f"{line}\n")
@@ -88,10 +88,11 @@ def _score(key: str, score: Document) -> Sequence[str]:
     )
 
 
-def _row(result: StoredResult, run: Run) -> Sequence[str]:
+def _row(result: StoredResult, run: Run, keys: Sequence[str]) -> Sequence[str]:
+    found = {run.score_keys[place].key: stored for place, stored in result.scores.items()}
     scores = []
-    for place in range(len(run.score_keys)):
-        stored = result.scores.get(place)
+    for key in keys:
+        stored = found.get(key)
         value = None if stored is None else stored.score.value
         scores.append(NONE if stored is None else number(value) if value is not None else stored.score.status.name)
     failure = result.failure

@@ -238,22 +238,23 @@ async def results(source: Source, run_id: str, outcomes: Sequence[str], item: st
 
 
 def _print_page(out: Console, page: list[tuple[StoredResult, Run]]) -> None:
-    keys = [key.key for key in page[0][1].score_keys]
+    keys = list(dict.fromkeys(key.key for _, run in page for key in run.score_keys))  # of a server: those it has told
     table = table_of("item", "epoch", "outcome", *keys, "what", right=())
     for column in table.columns:
         column.no_wrap = True
         column.overflow = "ellipsis"
     for result, run in page:
-        table.add_row(*_result_row(result, run))
+        table.add_row(*_result_row(result, run, keys))
     out.print(table)
 
 
-def _result_row(result: StoredResult, run: Run) -> Iterator[Text]:
+def _result_row(result: StoredResult, run: Run, keys: Sequence[str]) -> Iterator[Text]:
+    scores = {run.score_keys[place].key: stored for place, stored in result.scores.items()}
     yield Text(plain(result.item.id))
     yield Text(str(epoch_of(result.trial_id)))
     yield Text(result.outcome.name)
-    for place in range(len(run.score_keys)):
-        stored = result.scores.get(place)
+    for key in keys:
+        stored = scores.get(key)
         if stored is None:
             yield Text(NONE)
         else:
@@ -261,7 +262,7 @@ def _result_row(result: StoredResult, run: Run) -> Iterator[Text]:
             score = stored.score
             yield Text(number(score.value) if score.value is not None else score.status.name.lower(), style)
     what = result.failure.message if result.failure is not None else _said(result)
-    yield Text(plain(what)[:80])
+    yield Text.assemble(("cached  " if result.cached else "", "dim"), plain(what)[:80])
 
 
 def _said(result: StoredResult) -> str:

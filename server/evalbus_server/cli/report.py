@@ -142,6 +142,8 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     if document.get("weighted") is not None:
         shares += f"   {number(document['weighted'])} weighted"
     yield Text(shares)
+    if document.get("cached"):
+        yield Text(f"cached   {_of_trials(document['cached'], counts)}")
     if latency := document.get("latency_ms"):
         parts = "   ".join(f"{name} {number(latency[name])}" for name in ("mean", "p50", "p95", "p99"))
         yield Text(f"latency  {parts} ms")

@@ -492,6 +492,8 @@ class Experiment(_Part):
     tags: Many[Name] = ()
     metadata: JsonObject = Field(default_factory=dict)
     keep: Keep = Field(default_factory=Keep)
+    cache: bool = False
+    """The target is not asked again what it has answered before to just the same."""
 
     @field_validator("tags")
     @classmethod
@@ -514,6 +516,12 @@ class Experiment(_Part):
                 raise ValueError(
                     f"scorers[{named[scorer.name]}] and scorers[{index}] are both called {scorer.name!r}; rename one"
                 )
+        if self.cache and self.target is None:
+            raise ValueError("cache: there is no target whose answers could be remembered; leave it out")
+        if self.cache and not self.keep.outputs:
+            raise ValueError(
+                "cache: outputs that keep.outputs leaves out cannot be remembered; keep them, or leave cache out"
+            )
         made = {metric.called for scorer in self.scorers for metric in scorer.metrics}
         for index, criterion in enumerate(self.criteria):
             name = criterion.metric.split("(")[0]
@@ -578,6 +586,11 @@ class Experiment(_Part):
             return self
         added = tuple(ScorerUse(use=name) for name in names)
         return self.model_copy(update={"scorers": (*self.scorers, *added)})
+
+
+def caches(experiment_json: str) -> bool:
+    """Whether a stored experiment remembers answers, read without the rest of it."""
+    return bool(json.loads(experiment_json).get("cache")) if experiment_json else False
 
 
 def _canonical(document: object) -> str:

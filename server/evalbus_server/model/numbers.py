@@ -71,3 +71,5 @@ class RunNumbers:
     """How many trials are ERRORED, by the category of their failure."""
     attempts: int = 0
     """Attempts at the target."""
+    cached: int = 0
+    """Outputs that were remembered from before."""

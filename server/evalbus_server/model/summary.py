@@ -113,3 +113,5 @@ class Summary:
     failures: tuple[tuple[FailureCategory, int], ...]
     wall_time: float
     """Seconds."""
+    cached: int = 0
+    """Trials whose output was remembered from before."""

@@ -72,6 +72,11 @@ class StoredItem:
         return None
 
     @property
+    def columns(self) -> tuple[Any, ...]:
+        """All of it, as the store has it."""
+        return self._columns
+
+    @property
     def size(self) -> int:
         """About how many bytes it takes."""
         _, asked, _, expected, _, metadata, detail = self._columns
@@ -133,13 +138,17 @@ class OpenTrial:
         return _ROW + len(stored.input.body) + expected + len(stored.metadata_json)
 
 
+CACHED = -1
+"""The attempt of an output that the target had given before, so that nobody asked it."""
+
+
 class OutputRecord(NamedTuple):
     """An output to be stored; its place among the outputs of the run is given by the store."""
 
     trial_id: int
     output: Output
     attempt: int
-    """The number of the attempt that gave it; 0 if the dataset brought it."""
+    """The number of the attempt that gave it; 0 if the dataset brought it, CACHED if it was remembered."""
     attempts: int
     """Attempts at the target up to and with this one."""
     latency: float | None
@@ -217,3 +226,5 @@ class StoredResult(NamedTuple):
     latency: float | None
     """Seconds."""
     usage: Usage | None
+    cached: bool = False
+    """Whether the output was remembered, and the target not asked."""

@@ -134,6 +134,13 @@ class Crew:
             self.infos = await _all([plugin.reach() for plugin in self._plugins])
             for (use, where), info in zip(uses, self.infos, strict=True):
                 _check_inputs(use, where, info)
+            if experiment.cache and experiment.target is not None and not self.infos[0].digest:
+                message = (
+                    f"cache: target {self.infos[0].name!r} says no digest, so nobody could tell when it has changed"
+                )
+                raise Invalid(
+                    Reason.EXPERIMENT_INVALID, f"{message}; let it say one, or leave cache out", field="cache"
+                )
             self.paths = [
                 {name: parse_path(path, f"scorers[{index}].map.{name}") for name, path in use.map.items()}
                 for index, use in enumerate(experiment.scorers)
@@ -202,6 +209,16 @@ class Crew:
     def scorer_purse(self, index: int) -> Purse:
         """What a scorer takes out of the budget."""
         return self._purses[len(self._purses) - len(self.scorers) + index]
+
+    def target_identity(self) -> bytes:
+        """All on which answers of the target depend, beside the trial: what it is, and what it was set to."""
+        experiment, info = self._call.experiment, self.infos[0]
+        use = experiment.target
+        assert use is not None
+        settings = resolve_env(dict(use.settings), os.environ, "target.settings")
+        environment = resolve_env(dict(use.env), os.environ, "target.env")
+        parts = [info.name, info.version, info.digest, settings, use.command, environment]
+        return json.dumps([*parts, experiment.limits.trial.model_dump()], sort_keys=True).encode()
 
     def scorer_info(self, index: int) -> ScorerInfo:
         """What only a scorer says of itself."""

@@ -18,6 +18,7 @@ from evalbus import Failure, FailureCategory, FailureOrigin, Output, Usage
 from evalbus_server.errors import ServerError
 from evalbus_server.model.run import Counts, Run, ScoreKey
 from evalbus_server.model.trial import (
+    CACHED,
     AttemptRecord,
     Changes,
     OpenTrial,
@@ -30,10 +31,13 @@ from evalbus_server.model.trial import (
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
 from evalbus_server.runner.assigning import Assigning
+from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.scorer.panel import Panel, Purse
 
 PAGE = 256
+CACHED_PAGE = 32
+"""Items at once where outputs may be read along with them, which are larger."""
 LEAST_WINDOW = 2048
 WINDOW_BYTES = 64 * 1024 * 1024
 
@@ -114,6 +118,8 @@ class Line:
         self._answered = answered
         self.earlier: Earlier | None = None
         """What earlier sessions did about trials that are asked again."""
+        self.cache: Cache | None = None
+        """Spares the target what it has answered before."""
         self._target: Exchange | None = None
         self._purse: Purse | None = None
         self._panel: Panel | None = None
@@ -172,6 +178,8 @@ class Line:
         finally:
             if not self.broken:
                 await self._log.flush()  # also when a plugin is lost for good: what it answered before then counts
+                if self.cache is not None:
+                    self.cache.write_down()
 
     async def _fail_on_trouble(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -180,6 +188,7 @@ class Line:
     async def _admit(self) -> None:
         """Let open trials in, page by page and epoch by epoch, as the window allows."""
         assert self._panel is not None
+        size = PAGE if self.cache is None else CACHED_PAGE
         for epoch in range(1, self.run.epochs + 1):
             after = -1
             while after < self.run.selection.last and not self._stopping.is_set():
@@ -188,7 +197,7 @@ class Line:
                     if not await self._room_or_stop():
                         return
                 await self._panel.room(self._in_line + PAGE)
-                page, after = self._open_page(epoch, after, PAGE)
+                page, after = self._open_page(epoch, after, size)
                 if page:
                     self._let_in(page, epoch)
                 await asyncio.sleep(0)
@@ -211,6 +220,8 @@ class Line:
                 opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
         if self._assigning is not None:
             trials = self._assign(trials, self._assigning)
+        if self.cache is not None:
+            trials = self._take_cached(trials, self.cache)
         if self._target is not None:
             self._target.offer([Flight(trial) for trial in trials])
         else:
@@ -223,6 +234,25 @@ class Line:
             asked = {trial.trial_id for trial in fit}
             self._store(results=[self._result(trial, None) for trial in trials if trial.trial_id not in asked])
         return fit
+
+    def _take_cached(self, trials: list[OpenTrial], cache: Cache) -> list[OpenTrial]:
+        """Answer trials that the target answered before; returns the others."""
+        outputs: list[OutputRecord] = []
+        results: list[ResultRecord] = []
+        missing: list[OpenTrial] = []
+        for trial, answer in zip(trials, cache.look_up(trials), strict=True):
+            if answer is None:
+                missing.append(trial)
+                continue
+            trial.output = answer.output
+            self._bytes += answer.size
+            outputs.append(OutputRecord(trial.trial_id, answer.output, CACHED, trial.attempts, None))
+            if self._judged_by_nobody(trial):
+                results.append(self._result(trial, None))
+        self._answered += len(outputs)
+        if outputs:
+            self._store(outputs=outputs, results=results)
+        return missing
 
     def _judged_by_nobody(self, trial: OpenTrial) -> bool:
         return not self.run.score_keys or (self._assigning is not None and not trial.waiting)
@@ -327,6 +357,8 @@ class Line:
             if trial is not None:
                 left += 1
                 self._bytes -= trial.size
+        if self.cache is not None:
+            self._bytes -= self.cache.committed(changes)
         self._in_line -= left
         self.counts = committed.counts
         if left:

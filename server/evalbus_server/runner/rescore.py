@@ -39,5 +39,5 @@ def rescoring(source: Run, experiment: Experiment) -> Experiment:
         raise Invalid(Reason.EXPERIMENT_INVALID, "scorers: there must be one, or nothing is scored", field="scorers")
     epochs = experiment.epochs.model_copy(update={"count": source.epochs})
     dataset = Experiment.from_json(source.experiment_json).dataset
-    over = experiment.model_copy(update={"dataset": dataset, "target": None, "epochs": epochs})
+    over = experiment.model_copy(update={"dataset": dataset, "target": None, "cache": False, "epochs": epochs})
     return Experiment.from_json(over.canonical_json())

@@ -14,6 +14,7 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.runner import end
+from evalbus_server.runner.cache import clear
 from evalbus_server.runner.changes import change_limits
 from evalbus_server.runner.crew import Means
 from evalbus_server.runner.delete import delete
@@ -172,6 +173,10 @@ class Runs:
             Unfit: RUN_AT_WORK; RUN_IN_USE: another run scores its outputs.
         """
         await delete(self._floor, run_id)
+
+    async def clear_cache(self) -> int:
+        """Forget all remembered answers of targets; returns how many."""
+        return await clear(self._floor.store)
 
     def change_limits(self, run_id: str, settings: Mapping[str, Any], *, admit: Admit = as_it_is) -> Run:
         """Change limits of a run, by their paths: at once if it is at work here, else from when it goes on.

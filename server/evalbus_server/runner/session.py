@@ -16,6 +16,7 @@ from evalbus_server.errors import Reason, ServerError, StoreTrouble
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
+from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.crew import Crew
 from evalbus_server.runner.end import RETRY_CANCELLED, end
 from evalbus_server.runner.floor import PAGE, Floor, Working
@@ -103,6 +104,7 @@ async def _carry(floor: Floor, working: Working) -> None:
         watchdog=watchdog,
         answered=stored,
     )
+    line.cache = await _cache_of(floor, working)
     if store.retries_left(run) or not experiment.keep.outputs:
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
     panel = Panel(
@@ -146,6 +148,15 @@ def _seats(run: Run, crew: Crew, experiment: Experiment) -> list[Seat]:
         purse = crew.scorer_purse(index)
         seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling, purse))
     return seats
+
+
+async def _cache_of(floor: Floor, working: Working) -> Cache | None:
+    """What spares the target of a run what it has answered before, if the experiment says so."""
+    if not working.experiment.cache or working.crew.target is None:
+        return None
+    cache = Cache(floor.store, working.run.id, working.crew.target_identity())
+    await cache.make_room()
+    return cache
 
 
 async def _judge_stored(floor: Floor, run: Run, line: Line) -> None:

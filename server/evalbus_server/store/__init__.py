@@ -3,6 +3,8 @@
 `open_store` is for the one process that writes, `open_reader` for all others. No other package knows SQLite.
 """
 
+from evalbus_server.store.cache import MOST as MOST_CACHED
+from evalbus_server.store.cache import Remembered
 from evalbus_server.store.commit import Committed
 from evalbus_server.store.log import RunLog
 from evalbus_server.store.reader import Reader
@@ -12,9 +14,11 @@ from evalbus_server.store.staging import Restoration, Staging, Upload
 from evalbus_server.store.store import Store, open_reader, open_store
 
 __all__ = [
+    "MOST_CACHED",
     "Committed",
     "Extent",
     "Reader",
+    "Remembered",
     "Restoration",
     "RunFilter",
     "RunLog",

@@ -172,6 +172,14 @@ _FIRST = (
     """,
     "CREATE UNIQUE INDEX output_trial ON output (run, trial)",
     """
+    CREATE TABLE cached (
+      key TEXT PRIMARY KEY,
+      run INTEGER NOT NULL REFERENCES run,
+      trial INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX cached_output ON cached (run, trial)",
+    """
     CREATE TABLE score (
       run INTEGER NOT NULL REFERENCES run,
       trial INTEGER NOT NULL,

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from evalbus import FailureCategory, Money, ScoreStatus, Usage
+from evalbus_server.model.experiment import caches
 from evalbus_server.model.numbers import Column, RunMetric, RunNumbers, Values, no_values
 from evalbus_server.model.run import Outcome
-from evalbus_server.model.trial import EPOCH_BITS
+from evalbus_server.model.trial import CACHED, EPOCH_BITS
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.runs import OfRun
@@ -38,6 +39,8 @@ NEXT_OUTPUT = "SELECT id FROM output WHERE id >= :first AND id < :beyond ORDER B
 PAGE_OF_LATENCIES = (
     "SELECT latency * 1000 FROM output WHERE id >= :first AND id < min(:end, :beyond) AND latency IS NOT NULL"
 )
+
+PAGE_OF_CACHED = f"SELECT count(*) FROM output WHERE id >= :first AND id < min(:end, :beyond) AND attempt = {CACHED}"
 
 _RESULTS = "FROM result r WHERE run = :run AND position >= :first AND position < :end"
 NEXT_RESULT = "SELECT position FROM result WHERE run = :run AND position >= :first ORDER BY position LIMIT 1"
@@ -67,7 +70,7 @@ METRICS = "SELECT key, name, value, explanation, lower FROM metric WHERE run = :
 def read(of: OfRun) -> Generator[None, None, RunNumbers]:
     """Read the numbers of a run; lets the caller do something else after every page."""
     scores = yield from _scores(of)
-    latencies = yield from _latencies(of)
+    latencies, cached = yield from _outputs(of)
     results = yield from _results(of)
     sums = results.consumed
     return RunNumbers(
@@ -86,6 +89,7 @@ def read(of: OfRun) -> Generator[None, None, RunNumbers]:
         with_usage=sums.trials,
         failures={FailureCategory(category): count for category, count in results.failures.items()},
         attempts=results.attempts,
+        cached=cached,
     )
 
 
@@ -164,12 +168,17 @@ def _scores(of: OfRun) -> Generator[None, None, _Scores]:
     return scores
 
 
-def _latencies(of: OfRun) -> Generator[None, None, Values]:
-    found = no_values()
+def _outputs(of: OfRun) -> Generator[None, None, tuple[Values, int]]:
+    """The latencies of outputs, and how many outputs were remembered."""
+    found, cached = no_values(), 0
+    remembers = caches(of.run.experiment_json)
     for page in _pages(of, NEXT_OUTPUT, _AT_ONCE, first=of.number << rows.RUN_BITS):
         found += _packed(of.connection.rows(PAGE_OF_LATENCIES, page))
+        if remembers:
+            [(count,)] = of.connection.rows(PAGE_OF_CACHED, page)
+            cached += count
         yield
-    return found
+    return found, cached
 
 
 @dataclass(slots=True)

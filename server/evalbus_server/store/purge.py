@@ -202,6 +202,7 @@ def _scrub_item(connection: Connection, dataset: int, row: Row, empty: Row) -> N
 
 def _scrub_trial(connection: Connection, run: int, trial: int) -> bool:
     key = (run, trial)
+    connection.execute("DELETE FROM cached WHERE run = ? AND trial = ?", key)
     reached = connection.execute(
         "UPDATE output SET content = iif(content IS NULL, NULL, ?), content_type = NULL, answer = NULL,"
         " answer_type = NULL, metadata = NULL, detail = NULL WHERE run = ? AND trial = ?",

@@ -17,7 +17,8 @@ from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
 from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
-from evalbus_server.store import datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
+from evalbus_server.store import cache, datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
+from evalbus_server.store.cache import Remembered
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.runs import OfRun, RunFilter
 
@@ -215,6 +216,14 @@ class Reader:
     def unjudged(self, run: Run, *, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
         """The same for outputs that have all their scores and no result yet."""
         return trials.unjudged(self._of(run), after=after, limit=limit)
+
+    def cached(self, keys: Sequence[str]) -> dict[str, Remembered]:
+        """Outputs that targets gave before, by what they were asked with."""
+        return cache.find(self._connection, keys)
+
+    def cached_count(self) -> int:
+        """How many of them are remembered."""
+        return cache.count(self._connection)
 
     def earlier(self, run: Run, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
         """How often the target was asked in vain for each of some trials, and what that consumed."""

@@ -11,6 +11,7 @@ _AT_ONCE = 1_000
 """About so many rows go in one step."""
 _PLACES = {
     "chosen": "part",
+    "cached": "trial",
     "retry": "trial",
     "attempt": "trial",
     "score": "trial",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from evalbus_server.model.run import Outcome
-from evalbus_server.model.trial import StoredResult, trial_id_of
+from evalbus_server.model.trial import CACHED, StoredResult, trial_id_of
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.datasets import AS_OF
@@ -25,7 +25,7 @@ PAGE_OF_RESULTS = f"""
 """
 WHOLE_RESULTS = f"""
     SELECT r.position, r.epoch, r.outcome, r.weighted, r.failure, r.attempts, {rows.qualified("r", rows.USAGE)},
-        {rows.qualified("i", rows.ITEM)}, o.id, iif(:run = :outputs, o.latency, NULL), {rows.qualified("o", rows.OUTPUT)}
+        {rows.qualified("i", rows.ITEM)}, o.id, iif(:run = :outputs, o.latency, NULL), o.attempt, {rows.qualified("o", rows.OUTPUT)}
     FROM json_each(:trials) j
     CROSS JOIN result r ON r.run = :run AND r.position = j.value & 4294967295 AND r.epoch = (j.value >> 32) + 1
     CROSS JOIN item i ON i.dataset = :dataset AND i.position = +r.position AND {AS_OF}
@@ -114,18 +114,19 @@ def _read(row: Row) -> StoredResult:
     position, epoch, outcome, weighted, failure, attempts = row[:6]
     usage_end = 6 + rows.USAGE_WIDTH
     item_end = usage_end + rows.ITEM_WIDTH
-    output, latency = row[item_end : item_end + 2]
+    output, latency, attempt = row[item_end : item_end + 3]
     return StoredResult(
         trial_id=trial_id_of(position, epoch),
         item=rows.read_item(row[usage_end:item_end]),
         outcome=rows.OUTCOMES[outcome],
-        output=None if output is None else rows.read_output(row[item_end + 2 :]),
+        output=None if output is None else rows.read_output(row[item_end + 3 :]),
         scores={},
         weighted=weighted,
         failure=rows.read_failure(failure),
         attempts=attempts,
         latency=latency,
         usage=rows.read_usage(row[6:usage_end]),
+        cached=attempt == CACHED,
     )
 
 

@@ -127,7 +127,7 @@ CREATE TABLE output (
   id INTEGER PRIMARY KEY,
   run INTEGER NOT NULL REFERENCES run,
   trial INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, -- session * 1000 + n; 0: the dataset brought it; -1: it was remembered (cached)
   attempts INTEGER NOT NULL,
   latency REAL CHECK (latency BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
   input_tokens INTEGER,
@@ -144,6 +144,14 @@ CREATE TABLE output (
   detail TEXT
 ) STRICT;
 CREATE UNIQUE INDEX output_trial ON output (run, trial);
+
+-- Which output a target gave, by the digest of all that it was asked with.
+CREATE TABLE cached (
+  key TEXT PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES run,
+  trial INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX cached_output ON cached (run, trial);
 
 CREATE TABLE score (
   run INTEGER NOT NULL REFERENCES run,

@@ -16,8 +16,8 @@ from evalbus_server.model.event import ContentPurged, LimitsChanged, StateChange
 from evalbus_server.model.experiment import Keep
 from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
-from evalbus_server.model.trial import Changes
-from evalbus_server.store import commit, datasets, edits, numbers, purge, removal, retry, runs, scrub
+from evalbus_server.model.trial import Changes, position_of
+from evalbus_server.store import cache, commit, datasets, edits, numbers, purge, removal, retry, runs, scrub
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -261,6 +261,22 @@ class Store(Reader):
             self._checkpointer.note_all_moved()
         return cut
 
+    def remember(self, run_id: str, answers: Sequence[tuple[str, int]]) -> None:
+        """Remember stored outputs of a run, (key, trial id) each, but those of purged items; see cache.py.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+            StoreTrouble: nothing of it is stored.
+        """
+        number = self._numbers(run_id)[0]
+        gone = self._purged_positions(number) if self._has_purged else frozenset()
+        kept = [(key, trial_id) for key, trial_id in answers if position_of(trial_id) not in gone]
+        cache.remember(self._connection, number, kept)
+
+    def forget_cached(self, keep: int = 0) -> Iterator[int]:
+        """Forget all remembered outputs but the *keep* newest, in steps that tell how many they took."""
+        return cache.forget(self._connection, keep)
+
     def create_run(self, run: Run, chosen: Positions = ()) -> Run:
         """Store a new run, QUEUED, with its first event; or find the one that the same request made before.
 
@@ -493,10 +509,14 @@ class Store(Reader):
         return found
 
     def _without_purged(self, run: int, changes: Changes) -> Changes:
+        found = self._purged_positions(run)
+        return purge.scrubbed(changes, found) if found else changes
+
+    def _purged_positions(self, run: int) -> frozenset[int]:
         found = self._purged.get(run)
         if found is None:
             found = self._purged[run] = purge.positions(self._connection, run)
-        return purge.scrubbed(changes, found) if found else changes
+        return found
 
     def _refuse_busy(self, name: str) -> None:
         if name in self._uploads:

@@ -52,6 +52,7 @@ def experiment_to_proto(experiment: Experiment, items: Sequence[Item] = ()) -> p
         dataset=selection_to_proto(experiment.dataset, items),
         scorers=[_scorer_to_proto(scorer) for scorer in experiment.scorers],
         scorers_from=_SCORERS_FROM[experiment.scorers_from],
+        cache=experiment.cache,
         epochs=pb.Epochs(count=experiment.epochs.count, reducer=experiment.epochs.reducer),
         limits=_limits_to_proto(experiment.limits),
         criteria=[criterion_to_proto(criterion) for criterion in experiment.criteria],
@@ -223,6 +224,7 @@ def experiment_from_proto(message: pb.Experiment) -> tuple[Experiment, tuple[Ite
         "target": _plugin_from_proto(message.target, "target") if message.HasField("target") else None,
         "scorers": [_scorer_from_proto(scorer, f"scorers[{index}]") for index, scorer in enumerate(message.scorers)],
         "scorers_from": _scorers_from(message),
+        "cache": message.cache,
         "epochs": _set_fields(message.epochs, "reducer") | {"count": message.epochs.count}
         if message.HasField("epochs")
         else {},

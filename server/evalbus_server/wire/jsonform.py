@@ -62,6 +62,7 @@ def summary_document(summary: Summary) -> Document:
         "latency_ms": _latency_document(summary.latency),
         "usage": usage,
         "attempts": summary.attempts,
+        "cached": summary.cached,
         "failures": {category.name: count for category, count in summary.failures},
         "protocol_faults": summary.run.protocol_faults,
         **{key: value for key, value in run.items() if key not in head},
@@ -181,6 +182,8 @@ def result_document(result: StoredResult, run: Run) -> Document:
     if result.failure is not None:
         document["failure"] = failure_document(result.failure)
     document["attempts"] = result.attempts
+    if result.cached:
+        document["cached"] = True
     document["latency_ms"] = None if result.latency is None else result.latency * 1000
     if result.output is not None and result.output.trace_ids:
         document["trace_ids"] = list(result.output.trace_ids)

@@ -34,6 +34,7 @@ def result_to_proto(result: StoredResult, keys: Sequence[ScoreKey]) -> run_pb2.T
         outcome=int(result.outcome),  # type: ignore[arg-type]  # the numbers are those of the contract
         weighted=result.weighted,
         attempts=result.attempts,
+        cached=result.cached,
     )
     fill_item(message.item, result.item)
     if result.output is not None:
@@ -75,6 +76,7 @@ def result_from_proto(message: run_pb2.TrialResult) -> tuple[StoredResult, tuple
             message.attempts,
             duration_from_proto(message.latency) if message.HasField("latency") else None,
             usage_sum_from_proto(message.usage) if message.HasField("usage") else None,
+            message.cached,
         )
     except ContractBroken as error:
         raise Invalid(Reason.REQUEST_INVALID, f"result of trial {message.trial_id}: {error}", field="result") from None

@@ -41,6 +41,7 @@ def summary_to_proto(summary: Summary) -> run_pb2.Summary:
         ],
         protocol_faults=summary.run.protocol_faults,
         wall_time=duration_to_proto(summary.wall_time),
+        cached=summary.cached,
     )
     if summary.criteria:
         criteria = Experiment.from_json(summary.run.experiment_json).criteria
@@ -91,6 +92,7 @@ def summary_from_proto(message: run_pb2.Summary, experiment: Experiment | None =
             (enum_of(FailureCategory, each.category, FailureCategory.INTERNAL), each.count) for each in message.failures
         ),
         wall_time=duration_from_proto(message.wall_time),
+        cached=message.cached,
     )
 
 

@@ -94,6 +94,7 @@ class Experiment(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     KEEP_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people and for lists: 1 to 200 characters, no control characters."""
     description: _builtins.str
@@ -102,6 +103,11 @@ class Experiment(_message.Message):
     """Whether these judge every trial, or each item has its own."""
     metadata: _builtins.str
     """A JSON object; empty means none."""
+    cache: _builtins.bool
+    """True: the target is not asked again what it, or a run before, was asked in just the same way and has answered: the same
+    target (name, version, digest), settings, arguments, environment, trial limits, item and epoch. Such results are
+    `cached`. Failures are never remembered. The target MUST say a digest.
+    """
     @_builtins.property
     def dataset(self) -> Global___DatasetSelection:
         """The items. MUST be set."""
@@ -149,10 +155,11 @@ class Experiment(_message.Message):
         tags: _abc.Iterable[_builtins.str] | None = ...,
         metadata: _builtins.str = ...,
         keep: Global___Keep | None = ...,
+        cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_keep", b"_keep", "_limits", b"_limits", "_target", b"_target", "dataset", b"dataset", "epochs", b"epochs", "keep", b"keep", "limits", b"limits", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_keep", b"_keep", "_limits", b"_limits", "_target", b"_target", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "keep", b"keep", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "scorers_from", b"scorers_from", "tags", b"tags", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epochs", b"_epochs", "_keep", b"_keep", "_limits", b"_limits", "_target", b"_target", "cache", b"cache", "criteria", b"criteria", "dataset", b"dataset", "description", b"description", "epochs", b"epochs", "keep", b"keep", "limits", b"limits", "metadata", b"metadata", "name", b"name", "scorers", b"scorers", "scorers_from", b"scorers_from", "tags", b"tags", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__epochs: _TypeAlias = _typing.Literal["epochs"]  # noqa: Y015
     _WhichOneofArgType__epochs: _TypeAlias = _typing.Literal["_epochs", b"_epochs"]  # noqa: Y015

@@ -742,6 +742,50 @@ class DeleteRunResponse(_message.Message):
 Global___DeleteRunResponse: _TypeAlias = DeleteRunResponse  # noqa: Y015
 
 @_typing.final
+class ClearCacheRequest(_message.Message):
+    """Asks to forget what targets have answered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """True: say how many answers are remembered, and forget none."""
+    def __init__(
+        self,
+        *,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearCacheRequest: _TypeAlias = ClearCacheRequest  # noqa: Y015
+
+@_typing.final
+class ClearCacheResponse(_message.Message):
+    """The answers that were remembered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    answers: _builtins.int
+    """How many there were."""
+    def __init__(
+        self,
+        *,
+        answers: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearCacheResponse: _TypeAlias = ClearCacheResponse  # noqa: Y015
+
+@_typing.final
 class Run(_message.Message):
     """One execution of an experiment."""
 
@@ -1428,6 +1472,7 @@ class TrialResult(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
     trial_id: _builtins.int
     """The trial."""
     epoch: _builtins.int
@@ -1438,6 +1483,8 @@ class TrialResult(_message.Message):
     """The weighted score; absent if nothing was scored."""
     attempts: _builtins.int
     """Attempts at the target; 0 if the dataset brought the output."""
+    cached: _builtins.bool
+    """Whether the output was remembered from before, and the target not asked: it consumed nothing."""
     @_builtins.property
     def item(self) -> _item_pb2.Item:
         """The item as it was asked."""
@@ -1476,10 +1523,11 @@ class TrialResult(_message.Message):
         attempts: _builtins.int = ...,
         latency: _duration_pb2.Duration | None = ...,
         usage: _value_pb2.Usage | None = ...,
+        cached: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "_output", b"_output", "_usage", b"_usage", "_weighted", b"_weighted", "failure", b"failure", "item", b"item", "latency", b"latency", "output", b"output", "usage", b"usage", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "_output", b"_output", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "epoch", b"epoch", "failure", b"failure", "item", b"item", "latency", b"latency", "outcome", b"outcome", "output", b"output", "scores", b"scores", "trial_id", b"trial_id", "usage", b"usage", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure", b"_failure", "_output", b"_output", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "cached", b"cached", "epoch", b"epoch", "failure", b"failure", "item", b"item", "latency", b"latency", "outcome", b"outcome", "output", b"output", "scores", b"scores", "trial_id", b"trial_id", "usage", b"usage", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__failure: _TypeAlias = _typing.Literal["failure"]  # noqa: Y015
     _WhichOneofArgType__failure: _TypeAlias = _typing.Literal["_failure", b"_failure"]  # noqa: Y015
@@ -1608,6 +1656,7 @@ class Summary(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     PROTOCOL_FAULTS_FIELD_NUMBER: _builtins.int
     WALL_TIME_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
     pass_rate: _builtins.float
     """passed / (passed + failed + errored)."""
     coverage: _builtins.float
@@ -1620,6 +1669,8 @@ class Summary(_message.Message):
     """Attempts at the target."""
     protocol_faults: _builtins.int
     """Broken promises of plugins: answers that were late, doubled, foreign."""
+    cached: _builtins.int
+    """Trials whose output was remembered from before."""
     @_builtins.property
     def run(self) -> Global___Run:
         """The run."""
@@ -1664,10 +1715,11 @@ class Summary(_message.Message):
         failures: _abc.Iterable[Global___FailureCount] | None = ...,
         protocol_faults: _builtins.int = ...,
         wall_time: _duration_pb2.Duration | None = ...,
+        cached: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "coverage", b"coverage", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "run", b"run", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "coverage", b"coverage", "criteria", b"criteria", "failures", b"failures", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "protocol_faults", b"protocol_faults", "run", b"run", "scores", b"scores", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "cached", b"cached", "coverage", b"coverage", "criteria", b"criteria", "failures", b"failures", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "protocol_faults", b"protocol_faults", "run", b"run", "scores", b"scores", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__coverage: _TypeAlias = _typing.Literal["coverage"]  # noqa: Y015
     _WhichOneofArgType__coverage: _TypeAlias = _typing.Literal["_coverage", b"_coverage"]  # noqa: Y015

@@ -89,6 +89,11 @@ class RunServiceStub(object):
                 request_serializer=evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.SerializeToString,
                 response_deserializer=evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.FromString,
                 _registered_method=True)
+        self.ClearCache = channel.unary_unary(
+                '/evalbus.v1.RunService/ClearCache',
+                request_serializer=evalbus_dot_v1_dot_run__pb2.ClearCacheRequest.SerializeToString,
+                response_deserializer=evalbus_dot_v1_dot_run__pb2.ClearCacheResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/evalbus.v1.RunService/WatchRun',
                 request_serializer=evalbus_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
@@ -254,6 +259,14 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClearCache(self, request, context):
+        """Forgets the answers that targets gave in runs whose experiment has `cache`, so that they are asked again. Results that
+        are stored keep their outputs. Runs at work go on, and remember what is answered from now on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """Streams what happens in a run, from any point, live or later.
 
@@ -349,6 +362,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.DeleteRun,
                     request_deserializer=evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.FromString,
                     response_serializer=evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.SerializeToString,
+            ),
+            'ClearCache': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearCache,
+                    request_deserializer=evalbus_dot_v1_dot_run__pb2.ClearCacheRequest.FromString,
+                    response_serializer=evalbus_dot_v1_dot_run__pb2.ClearCacheResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -640,6 +658,33 @@ class RunService(object):
             '/evalbus.v1.RunService/DeleteRun',
             evalbus_dot_v1_dot_run__pb2.DeleteRunRequest.SerializeToString,
             evalbus_dot_v1_dot_run__pb2.DeleteRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearCache(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalbus.v1.RunService/ClearCache',
+            evalbus_dot_v1_dot_run__pb2.ClearCacheRequest.SerializeToString,
+            evalbus_dot_v1_dot_run__pb2.ClearCacheResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -122,6 +122,10 @@ class RunServiceStub:
     * FAILED_PRECONDITION: the run is not over (RUN_AT_WORK): cancel it first. Or another run scores its outputs
       (RUN_IN_USE): delete that one first.
     """
+    ClearCache: _aio.UnaryUnaryMultiCallable[_run_pb2.ClearCacheRequest, _run_pb2.ClearCacheResponse]
+    """Forgets the answers that targets gave in runs whose experiment has `cache`, so that they are asked again. Results that
+    are stored keep their outputs. Runs at work go on, and remember what is answered from now on.
+    """
     WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
     """Streams what happens in a run, from any point, live or later.
 
@@ -320,6 +324,16 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         * NOT_FOUND: no run has this id.
         * FAILED_PRECONDITION: the run is not over (RUN_AT_WORK): cancel it first. Or another run scores its outputs
           (RUN_IN_USE): delete that one first.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearCache(
+        self,
+        request: _run_pb2.ClearCacheRequest,
+        context: _aio.ServicerContext[_run_pb2.ClearCacheRequest, _abc.Awaitable[_run_pb2.ClearCacheResponse]],
+    ) -> _abc.Awaitable[_run_pb2.ClearCacheResponse]:
+        """Forgets the answers that targets gave in runs whose experiment has `cache`, so that they are asked again. Results that
+        are stored keep their outputs. Runs at work go on, and remember what is answered from now on.
         """
 
     @_abc_1.abstractmethod

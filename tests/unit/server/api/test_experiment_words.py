@@ -24,6 +24,7 @@ EXPERIMENTS: list[dict[str, Any]] = [
     {**SMALL, "scorers": [{"name": "tone", "address": "a:1", "threshold": 0.5, "weight": 2, "sampling": 0.25}]},
     {**SMALL, "scorers": [{"use": "a", "sampling": "never"}, {"use": "b", "sampling": "always"}], "scorers_from": "items"},
     {**SMALL, "scorers": []},
+    {**SMALL, "target": {"use": "t"}, "cache": True},
     {**SMALL, "dataset": {"name": "d", "scorers": ["a"]}},
     {key: value for key, value in SMALL.items() if key != "scorers"},
     {**SMALL, "scorers": [{"use": "many", "threshold": {"a": 1, "b": 0.5}, "weight": {"a": 0}}]},
