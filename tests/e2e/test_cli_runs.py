@@ -82,6 +82,21 @@ def test_results_can_be_chosen_by_outcome_and_item(desk, runs):
     assert desk.run("runs", "results", runs[1]["run"], "--jsonl", "--outcome", "failed").out == ""
 
 
+def test_results_can_be_chosen_by_score_tag_and_text(desk, runs):
+    def chosen(*words):
+        return [each["item"] for each in desk.run("runs", "results", runs[1]["run"], "--jsonl", *words).documents]
+
+    everything = chosen()
+    [key] = runs[1]["scores"]
+    assert chosen("--score", f"{key}>=0", "--score", f"{key}=scored") == everything
+    assert chosen("--score", f"{key}=missing") == chosen("--tag", "nowhere") == chosen("--text", "no such words") == []
+    assert chosen("--text", everything[0].upper()) == everything[:1]
+    unknown = desk.run("runs", "results", runs[1]["run"], "--score", "tone<1")
+    assert (unknown.code, "the run has no score 'tone'" in unknown.reason) == (2, True)
+    unclear = desk.run("runs", "results", runs[1]["run"], "--score", "tone")
+    assert (unclear.code, "write KEY=STATUS" in unclear.reason) == (2, True)
+
+
 def test_results_are_a_table_for_people(desk, runs):
     out = desk.run("runs", "results", runs[0]["run"]).out
     assert "exact_match" in out and "i005" in out and "0.5000" in out

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from evalbus import CallFailed
+from evalbus import CallFailed, ScoreStatus
 from evalbus_server.cli.client import Remote
 from evalbus_server.errors import Invalid
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.result_filter import ResultFilter, ScoreFilter
 from evalbus_server.model.run import Outcome, RunState
 from evalbus_server.runner.experiment_file import load
 from evalbus_server.store import RunFilter
@@ -169,9 +170,11 @@ async def test_results_are_filtered_by_the_server(remote: Remote, written: Exper
     async for _ in remote.watch(run.id):
         pass
 
-    failed = [result.item.id async for result, _ in remote.results(run, outcomes=[Outcome.FAILED])]
-    named = [result.item.id async for result, _ in remote.results(run, item_glob="[ac]")]
+    failed = [result.item.id async for result, _ in remote.results(run, ResultFilter((Outcome.FAILED,)))]
+    named = [result.item.id async for result, _ in remote.results(run, ResultFilter(item="[ac]"))]
+    scored = ResultFilter(scores=(ScoreFilter("exact_match", ScoreStatus.SCORED, below=0.5),))
     assert (failed, named) == (["b"], ["a", "c"])
+    assert [result.item.id async for result, _ in remote.results(run, scored)] == ["b"]
 
 
 async def test_a_cancel_of_a_run_that_is_over_changes_nothing(remote: Remote, written: Experiment) -> None:

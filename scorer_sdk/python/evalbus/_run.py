@@ -13,7 +13,7 @@ from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Item
 from evalbus._output import Output, Usage
 from evalbus._plugin import PluginInfo
-from evalbus._score import Score
+from evalbus._score import Score, ScoreStatus
 
 
 class RunState(IntEnum):
@@ -227,6 +227,20 @@ class Idle:
 
 
 # --- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreFilter:
+    """A condition on one score of a trial; all of its parts hold, bounds for values only."""
+
+    key: str
+    status: ScoreStatus | None = None
+    missing: bool = False
+    """There is no such score of the trial; excludes all else."""
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

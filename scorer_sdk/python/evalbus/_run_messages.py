@@ -27,6 +27,7 @@ from evalbus._run import (
     RunDataset,
     RunProgress,
     RunState,
+    ScoreFilter,
     ScoreProgress,
     ScoreResult,
     ScoreSummary,
@@ -38,7 +39,7 @@ from evalbus._run import (
     ValueCount,
     Verdict,
 )
-from evalbus.v1 import dataset_pb2, experiment_pb2, run_pb2
+from evalbus.v1 import dataset_pb2, experiment_pb2, run_pb2, score_pb2
 from evalbus.wire._value import enum_of
 
 
@@ -96,6 +97,19 @@ def news(message: run_pb2.WatchRunResponse) -> News | None:
         case "idle":
             return Idle(message.idle.last_sequence)
     return None
+
+
+def score_filter(wanted: ScoreFilter) -> run_pb2.ScoreFilter:
+    """A condition on a score as it is sent."""
+    return run_pb2.ScoreFilter(
+        key=wanted.key,
+        status=score_pb2.ScoreStatus.ValueType(wanted.status or 0),
+        missing=wanted.missing,
+        above=wanted.above,
+        at_least=wanted.at_least,
+        at_most=wanted.at_most,
+        below=wanted.below,
+    )
 
 
 def _event(message: run_pb2.Event) -> Event:

@@ -62,6 +62,7 @@ from evalbus._run import (
     RunDataset,
     RunProgress,
     RunState,
+    ScoreFilter,
     ScoreProgress,
     ScoreResult,
     ScoreSummary,
@@ -106,6 +107,7 @@ __all__ = [
     "RunHandle",
     "RunProgress",
     "RunState",
+    "ScoreFilter",
     "ScoreProgress",
     "ScoreResult",
     "ScoreSummary",
@@ -324,18 +326,33 @@ class Client(DatasetCalls):
                 pass
         return await self.get(run_id)
 
-    async def results(
-        self, run_id: str, *, outcomes: Sequence[Outcome] = (), item: str = ""
+    async def results(  # noqa: PLR0913  # each by name
+        self,
+        run_id: str,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        item: str = "",
+        tags: Sequence[str] = (),
+        scores: Sequence[ScoreFilter] = (),
+        text: str = "",
     ) -> AsyncGenerator[TrialResult, None]:
         """The results of a run in dataset order, then by epoch, read page by page.
 
-        *outcomes* and *item* (a pattern for ids with `*`, `?`, `[…]`) leave others out.
+        All others are left out: *outcomes*; *item*, a pattern for ids with `*`, `?`, `[…]`; *tags*, all of which the
+        item has; *scores*, conditions which all hold; *text*, which stands in item, output, explanation or failure.
 
         Raises:
-            CallFailed: RUN_NOT_FOUND.
+            CallFailed: RUN_NOT_FOUND; REQUEST_INVALID: the run has no such score.
         """
-        wanted = [run_pb2.Outcome.ValueType(outcome) for outcome in outcomes]
-        request = run_pb2.ListResultsRequest(run_id=run_id, outcomes=wanted, item=item, page_size=1000)
+        request = run_pb2.ListResultsRequest(
+            run_id=run_id,
+            outcomes=[run_pb2.Outcome.ValueType(outcome) for outcome in outcomes],
+            item=item,
+            tags=tags,
+            scores=[messages.score_filter(each) for each in scores],
+            text=text,
+            page_size=1000,
+        )
         async for page in self._server.pages(self._server.runs.ListResults, request):
             for message in page.results:
                 yield messages.result(message)
@@ -398,9 +415,17 @@ class RunHandle:
         """Wait until the run is over, and return it."""
         return await self._client.wait(self.id)
 
-    def results(self, *, outcomes: Sequence[Outcome] = (), item: str = "") -> AsyncGenerator[TrialResult, None]:
+    def results(
+        self,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        item: str = "",
+        tags: Sequence[str] = (),
+        scores: Sequence[ScoreFilter] = (),
+        text: str = "",
+    ) -> AsyncGenerator[TrialResult, None]:
         """The results of the run; see Client.results."""
-        return self._client.results(self.id, outcomes=outcomes, item=item)
+        return self._client.results(self.id, outcomes=outcomes, item=item, tags=tags, scores=scores, text=text)
 
     async def summary(self) -> Summary:
         """The numbers of the run, computed now."""

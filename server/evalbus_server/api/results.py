@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from evalbus.v1 import run_pb2
 from evalbus_server.api.pages import Tokens, page_size
 from evalbus_server.model.event import TrialsEnded
+from evalbus_server.model.result_filter import check_filter
 from evalbus_server.model.run import Run
 from evalbus_server.model.trial import epoch_of, position_of
 from evalbus_server.store import Store
 from evalbus_server.wire.result import result_to_proto
-from evalbus_server.wire.run import outcomes_filter
+from evalbus_server.wire.result_filter import filter_from_proto
 
 PAGE = 100
 LONGEST_PAGE = 1000
@@ -27,20 +28,20 @@ async def result_page(store: Store, request: run_pb2.ListResultsRequest) -> run_
 
     Raises:
         NotFound: there is no such run.
-        Invalid: PAGE_TOKEN_INVALID.
+        Invalid: PAGE_TOKEN_INVALID; REQUEST_INVALID: the filter does not fit the run.
     """
     run = store.run(request.run_id)
-    outcomes = outcomes_filter(request.outcomes)
-    tokens = Tokens("results", run.id, sorted(set(outcomes)), request.item)
+    filter = filter_from_proto(request)
+    check_filter(filter, run.score_keys)
+    tokens = Tokens("results", run.id, repr(filter))
     place = tokens.place(request.page_token, [int, int])
-    after = None if place is None else (place[0], place[1])
+    after: tuple[int, int] | None = None if place is None else (place[0], place[1])
     size = page_size(request.page_size, default=PAGE, most=LONGEST_PAGE)
     response = run_pb2.ListResultsResponse()
     results, length = response.results, 0
-    while found := store.results(
-        run, outcomes=outcomes, item_glob=request.item, after=after, limit=AT_ONCE, max_bytes=BYTES
-    ):
-        for result in found:
+    while True:
+        found = store.result_page(run, filter, after=after, limit=AT_ONCE, max_bytes=BYTES)
+        for result in found.results:
             message = result_to_proto(result, run.score_keys)
             length += message.ByteSize()
             if results and (len(results) == size or length > BYTES):
@@ -49,8 +50,10 @@ async def result_page(store: Store, request: run_pb2.ListResultsRequest) -> run_
                 return response
             results.append(message)
             after = (position_of(result.trial_id), epoch_of(result.trial_id))
+        if found.place is None:
+            return response
+        after = found.place
         await asyncio.sleep(0)
-    return response
 
 
 async def result_messages(store: Store, run: Run, ended: TrialsEnded) -> AsyncIterator[run_pb2.Results]:

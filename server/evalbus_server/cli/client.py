@@ -6,7 +6,7 @@ So everything that prints a run from a database prints one from a server as well
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +20,8 @@ from evalbus_server.dataset.read import read_batches
 from evalbus_server.dataset.select import Selector
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import DatasetUse, Experiment
-from evalbus_server.model.run import Outcome, Run, ScoreKey
+from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
+from evalbus_server.model.run import Run, ScoreKey
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
@@ -31,6 +32,7 @@ from evalbus_server.watch.follow import Idle
 from evalbus_server.wire.event import event_from_proto
 from evalbus_server.wire.experiment import MOST_INLINE, experiment_from_proto, experiment_to_proto
 from evalbus_server.wire.result import result_from_proto
+from evalbus_server.wire.result_filter import filter_to_proto
 from evalbus_server.wire.run import counts_from_proto, run_from_proto
 from evalbus_server.wire.summary import summary_from_proto
 
@@ -239,19 +241,15 @@ class Remote:
                         yield Idle(message.idle.last_sequence)
 
     async def results(
-        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
+        self, run: Run, filter: ResultFilter = EVERYTHING
     ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
         """Results in dataset order, then epoch, each with the run as it must be read: with the score keys it refers to.
 
         Raises:
             CallFailed: RUN_NOT_FOUND.
         """
-        request = run_pb2.ListResultsRequest(
-            run_id=run.id,
-            outcomes=[run_pb2.Outcome.ValueType(outcome) for outcome in outcomes],
-            item=item_glob,
-            page_size=LONGEST_PAGE,
-        )
+        request = filter_to_proto(filter)
+        request.run_id, request.page_size = run.id, LONGEST_PAGE
         async for page in self._server.pages(self._server.runs.ListResults, request):
             for message in page.results:
                 result, keys = result_from_proto(message)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
 
 from evalbus_server.app import read_summary
 from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.event import Event
-from evalbus_server.model.run import Outcome, Run
+from evalbus_server.model.result_filter import EVERYTHING, ResultFilter, check_filter
+from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
-from evalbus_server.model.trial import StoredResult, epoch_of, position_of
+from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
 from evalbus_server.store import RunFilter, open_reader
 from evalbus_server.watch.bell import Bell
@@ -95,14 +96,18 @@ class Database:
                 bell.ring(run_id)
 
     async def results(
-        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
+        self, run: Run, filter: ResultFilter = EVERYTHING
     ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
         """Results in dataset order, then epoch, each with its run; read a page at a time."""
+        check_filter(filter, run.score_keys)
         after: tuple[int, int] | None = None
-        while page := self._reader.results(run, outcomes=outcomes, item_glob=item_glob, after=after, limit=PAGE):
-            for result in page:
+        while True:
+            page = self._reader.result_page(run, filter, after=after, limit=PAGE)
+            for result in page.results:
                 yield result, run
-            after = (position_of(page[-1].trial_id), epoch_of(page[-1].trial_id))
+            after = page.place
+            if after is None:
+                return
 
     async def summary(self, run: Run) -> Summary:
         """The numbers of a run, computed from what is stored."""

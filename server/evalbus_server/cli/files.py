@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -19,7 +19,8 @@ import typer
 from evalbus_server.cli.exits import Ending, ExitCode
 
 if TYPE_CHECKING:
-    from evalbus_server.model.run import Outcome, Run
+    from evalbus_server.model.result_filter import ResultFilter
+    from evalbus_server.model.run import Run
     from evalbus_server.model.summary import Summary
     from evalbus_server.model.trial import StoredResult
 
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 class ResultSource(Protocol):
     """Where the results of a run are read from."""
 
-    def results(
-        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
-    ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
+    def results(self, run: Run, filter: ResultFilter = ...) -> AsyncGenerator[tuple[StoredResult, Run], None]:
         """Results in dataset order, then epoch, each with its run."""
         ...
 

@@ -10,6 +10,7 @@ from io import TextIOWrapper
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.files import ResultSource
 from evalbus_server.cli.report import Document, named_criterion, reason_of, wanted_by
+from evalbus_server.model.result_filter import ResultFilter
 from evalbus_server.model.run import Outcome, Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult, epoch_of
@@ -34,7 +35,7 @@ async def write_markdown(file: TextIOWrapper, source: ResultSource, summary: Sum
         rows = []
         keys = [score.key for score in summary.scores]
         wanted = (Outcome.FAILED, Outcome.ERRORED)
-        async with aclosing(source.results(summary.run, outcomes=wanted)) as results:
+        async with aclosing(source.results(summary.run, ResultFilter(wanted))) as results:
             async for result, run in results:
                 rows.append(_row(result, run, keys))
                 if len(rows) == MOST_TRIALS:

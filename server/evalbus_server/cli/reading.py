@@ -29,6 +29,7 @@ from evalbus_server.cli.files import NO_FILES, Files
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
 from evalbus_server.errors import Reason
 from evalbus_server.model.event import Event
+from evalbus_server.model.result_filter import EVERYTHING, ResultFilter, written_score
 from evalbus_server.model.run import Outcome, Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult, epoch_of
@@ -65,9 +66,7 @@ class Source(Protocol):
         """What happens in a run, to its end."""
         ...
 
-    def results(
-        self, run: Run, *, outcomes: Sequence[Outcome] = (), item_glob: str = ""
-    ) -> AsyncGenerator[tuple[StoredResult, Run], None]:
+    def results(self, run: Run, filter: ResultFilter = EVERYTHING) -> AsyncGenerator[tuple[StoredResult, Run], None]:
         """Results in dataset order, then epoch, each with its run."""
         ...
 
@@ -218,10 +217,23 @@ async def follow_to_the_end(source: Source, run: Run, *, events: bool) -> None:
 # --- results ----------------------------------------------------------------------------------------------------
 
 
-async def results(source: Source, run_id: str, outcomes: Sequence[str], item: str, *, jsonl: bool) -> None:
+def chosen_results(
+    outcomes: Sequence[str], item: str, tags: Sequence[str], scores: Sequence[str], text: str
+) -> ResultFilter:
+    """A filter as the options say it.
+
+    Raises:
+        Invalid: a condition on a score cannot be understood.
+    """
+    return ResultFilter(
+        tuple(Outcome[each] for each in outcomes), item, tuple(tags), tuple(map(written_score, scores)), text
+    )
+
+
+async def results(source: Source, run_id: str, filter: ResultFilter, *, jsonl: bool) -> None:
     """Print results in dataset order, then epoch, as they are read."""
     run = await source.run(run_id)
-    found = source.results(run, outcomes=[Outcome[each] for each in outcomes], item_glob=item)
+    found = source.results(run, filter)
     out = console(LIST_WIDTH)
     page: list[tuple[StoredResult, Run]] = []
     async with aclosing(found):

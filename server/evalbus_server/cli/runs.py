@@ -105,6 +105,12 @@ def results(  # noqa: PLR0913  # each is an option
     run: RunId,
     outcome: Annotated[list[Outcome] | None, typer.Option(case_sensitive=False, help="Only these. Repeatable.")] = None,
     item: Annotated[str, typer.Option(metavar="GLOB", help="Only items whose id matches.")] = "",
+    tag: Annotated[list[str] | None, typer.Option(metavar="T", help="Only items with this tag. Repeatable.")] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(metavar="S", help="Only where it holds: tone<0.5, tone=errored, tone=missing. Repeatable."),
+    ] = None,
+    text: Annotated[str, typer.Option(metavar="T", help="Only where this text stands, in any case.")] = "",
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one trial a line, as JSON, with everything.")] = False,
     db: Db = None,
     server: Server = None,
@@ -116,8 +122,8 @@ def results(  # noqa: PLR0913  # each is an option
     one_place(db, server)
     from evalbus_server.cli import reading
 
-    outcomes = [each.value for each in outcome or ()]
-    reading.read(reading.Place(db, server), lambda source: reading.results(source, run, outcomes, item, jsonl=jsonl))
+    chosen = reading.chosen_results([each.value for each in outcome or ()], item, tag or (), score or (), text)
+    reading.read(reading.Place(db, server), lambda source: reading.results(source, run, chosen, jsonl=jsonl))
 
 
 @app.command()

@@ -14,12 +14,14 @@ from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, VersionInfo
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
+from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
 from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
 from evalbus_server.store import cache, datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
 from evalbus_server.store.cache import Remembered
 from evalbus_server.store.connection import Connection
+from evalbus_server.store.results import ResultPage
 from evalbus_server.store.runs import OfRun, RunFilter
 
 _NEEDS_SOMEBODY = (RunState.QUEUED, RunState.RUNNING)
@@ -275,8 +277,29 @@ class Reader:
         *outcomes* () and *item_glob* "" leave nothing out. They are about *max_bytes* of content at most, but one
         result comes in any case.
         """
-        wanted = results.Wanted(outcomes, item_glob, after, limit, max_bytes)
-        return results.page(self._of(run), wanted)
+        filter = ResultFilter(tuple(outcomes), item_glob)
+        found: list[StoredResult] = []
+        while True:
+            page = self.result_page(run, filter, after=after, limit=limit - len(found), max_bytes=max_bytes)
+            found += page.results
+            after = page.place
+            max_bytes -= page.size
+            if after is None or max_bytes <= 0 or len(found) == limit:
+                return found
+
+    def result_page(  # What may be left out, by name.
+        self,
+        run: Run,
+        filter: ResultFilter = EVERYTHING,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        max_bytes: int = 1 << 20,
+    ) -> ResultPage:
+        """The next results that are wanted, behind *after*. It looks at some hundred only, so that a page may be empty
+        though others follow.
+        """
+        return results.page(self._of(run), results.Wanted(filter, after, limit, max_bytes))
 
     def numbers(self, run: Run) -> RunNumbers:
         """The numbers of a run, in one go: for a run of 100,000 trials that takes a good part of a second."""

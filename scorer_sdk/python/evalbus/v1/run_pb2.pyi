@@ -1398,6 +1398,9 @@ class ListResultsRequest(_message.Message):
     ITEM_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run's id."""
     item: _builtins.str
@@ -1406,9 +1409,21 @@ class ListResultsRequest(_message.Message):
     """How many at most; 0 means 100; more than 1,000 are lowered to 1,000. A page also ends at about 2 MiB."""
     page_token: _builtins.str
     """From the page before; empty means the first page."""
+    text: _builtins.str
+    """Only trials with this text, at most 1,000 characters, whatever its case: in the item's id, input or expected answer, in
+    the output's content or answer, in a label or an explanation, or in the message of the failure.
+    """
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___Outcome.ValueType]:
         """Only trials with one of these outcomes; empty means all that have a result."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only items that have all of these tags. At most 20 tags and scores together."""
+
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreFilter]:
+        """Only trials for whose scores all of these hold."""
 
     def __init__(
         self,
@@ -1418,14 +1433,80 @@ class ListResultsRequest(_message.Message):
         item: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        scores: _abc.Iterable[Global___ScoreFilter] | None = ...,
+        text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["item", b"item", "outcomes", b"outcomes", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item", b"item", "outcomes", b"outcomes", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "scores", b"scores", "tags", b"tags", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListResultsRequest: _TypeAlias = ListResultsRequest  # noqa: Y015
+
+@_typing.final
+class ScoreFilter(_message.Message):
+    """A condition on one score of a trial. All that is set must hold. Bounds hold for values only: what is SKIPPED, ERRORED or
+    missing is below nothing and above nothing.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    ABOVE_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
+    BELOW_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The score key; MUST be one of the run's."""
+    status: _score_pb2.ScoreStatus.ValueType
+    """It has this status. Unspecified means any."""
+    missing: _builtins.bool
+    """There is no such score of the trial: its target failed, the scorer did not apply, or it is not kept. Excludes all else."""
+    above: _builtins.float
+    """Its value is above this."""
+    at_least: _builtins.float
+    """Its value is this or above."""
+    at_most: _builtins.float
+    """Its value is this or below."""
+    below: _builtins.float
+    """Its value is below this."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        status: _score_pb2.ScoreStatus.ValueType = ...,
+        missing: _builtins.bool = ...,
+        above: _builtins.float | None = ...,
+        at_least: _builtins.float | None = ...,
+        at_most: _builtins.float | None = ...,
+        below: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_above", b"_above", "_at_least", b"_at_least", "_at_most", b"_at_most", "_below", b"_below", "above", b"above", "at_least", b"at_least", "at_most", b"at_most", "below", b"below"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_above", b"_above", "_at_least", b"_at_least", "_at_most", b"_at_most", "_below", b"_below", "above", b"above", "at_least", b"at_least", "at_most", b"at_most", "below", b"below", "key", b"key", "missing", b"missing", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__above: _TypeAlias = _typing.Literal["above"]  # noqa: Y015
+    _WhichOneofArgType__above: _TypeAlias = _typing.Literal["_above", b"_above"]  # noqa: Y015
+    _WhichOneofReturnType__at_least: _TypeAlias = _typing.Literal["at_least"]  # noqa: Y015
+    _WhichOneofArgType__at_least: _TypeAlias = _typing.Literal["_at_least", b"_at_least"]  # noqa: Y015
+    _WhichOneofReturnType__at_most: _TypeAlias = _typing.Literal["at_most"]  # noqa: Y015
+    _WhichOneofArgType__at_most: _TypeAlias = _typing.Literal["_at_most", b"_at_most"]  # noqa: Y015
+    _WhichOneofReturnType__below: _TypeAlias = _typing.Literal["below"]  # noqa: Y015
+    _WhichOneofArgType__below: _TypeAlias = _typing.Literal["_below", b"_below"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__above) -> _WhichOneofReturnType__above | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_least) -> _WhichOneofReturnType__at_least | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_most) -> _WhichOneofReturnType__at_most | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__below) -> _WhichOneofReturnType__below | None: ...
+
+Global___ScoreFilter: _TypeAlias = ScoreFilter  # noqa: Y015
 
 @_typing.final
 class ListResultsResponse(_message.Message):

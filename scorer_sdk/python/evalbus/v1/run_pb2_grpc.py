@@ -293,7 +293,8 @@ class RunServiceServicer(object):
         Errors:
 
         * NOT_FOUND: no run has this id.
-        * INVALID_ARGUMENT: the page token belongs to another filter. Start from the first page.
+        * INVALID_ARGUMENT: the page token belongs to another filter (PAGE_TOKEN_INVALID). Start from the first page. Or the
+        filter names a score that the run has not, or is too long (REQUEST_INVALID). Correct the field that `BadRequest` names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

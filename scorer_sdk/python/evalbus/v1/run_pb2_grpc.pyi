@@ -148,7 +148,8 @@ class RunServiceStub:
     Errors:
 
     * NOT_FOUND: no run has this id.
-    * INVALID_ARGUMENT: the page token belongs to another filter. Start from the first page.
+    * INVALID_ARGUMENT: the page token belongs to another filter (PAGE_TOKEN_INVALID). Start from the first page. Or the
+      filter names a score that the run has not, or is too long (REQUEST_INVALID). Correct the field that `BadRequest` names.
     """
     GetSummary: _aio.UnaryUnaryMultiCallable[_run_pb2.GetSummaryRequest, _run_pb2.GetSummaryResponse]
     """Computes the numbers of a run from what is stored.
@@ -369,7 +370,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors:
 
         * NOT_FOUND: no run has this id.
-        * INVALID_ARGUMENT: the page token belongs to another filter. Start from the first page.
+        * INVALID_ARGUMENT: the page token belongs to another filter (PAGE_TOKEN_INVALID). Start from the first page. Or the
+          filter names a score that the run has not, or is too long (REQUEST_INVALID). Correct the field that `BadRequest` names.
         """
 
     @_abc_1.abstractmethod

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from evalbus import ScoreStatus
 from evalbus_server.model.experiment import Keep
+from evalbus_server.model.result_filter import ResultFilter, ScoreFilter
 from evalbus_server.model.run import Outcome, Run, RunState, Selection
 from evalbus_server.store import Extent, RunFilter, Store
 from tests.unit.server.store.making import dataset, failed_attempt, run_of, started, whole
@@ -44,6 +46,20 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "results": lambda store, run: store.results(run, outcomes=[Outcome.PASSED], item_glob="q*", after=(2, 1)),
     "numbers": lambda store, run: store.numbers(run),
     "rescored": lambda store, run: store.create_run(run_of(run.dataset, id="03again", source=run.id)),
+    "filtered results": lambda store, run: store.result_page(
+        run,
+        ResultFilter(
+            (Outcome.PASSED,),
+            "q*",
+            ("x", "y"),
+            (
+                ScoreFilter(run.score_keys[0].key, ScoreStatus.SCORED, above=0, at_most=1),
+                ScoreFilter(run.score_keys[1].key, missing=True),
+            ),
+        ),
+        after=(0, 1),
+    ),
+    "searched results": lambda store, run: store.result_page(run, ResultFilter(text="said")),
     "results of trials": lambda store, run: store.results_of(run, [0, 1]),
     "scrub": lambda store, run: list(store.scrub_run(run.id, NOTHING_KEPT)),
     "scrub words": lambda store, run: list(store.scrub_run(run.id, Extent(Keep(outputs=False)))),
