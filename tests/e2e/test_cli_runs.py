@@ -84,10 +84,11 @@ def test_results_can_be_chosen_by_outcome_and_item(desk, runs):
 
 def test_results_can_be_chosen_by_score_tag_and_text(desk, runs):
     def chosen(*words):
-        return [each["item"] for each in desk.run("runs", "results", runs[1]["run"], "--jsonl", *words).documents]
+        said = desk.run("runs", "results", runs[1]["run"], "--jsonl", *words)
+        return [each["item"] for each in said.documents] if said.out else []
 
     everything = chosen()
-    [key] = runs[1]["scores"]
+    key = next(iter(desk.run("runs", "show", runs[1]["run"], "--json").document["scores"]))
     assert chosen("--score", f"{key}>=0", "--score", f"{key}=scored") == everything
     assert chosen("--score", f"{key}=missing") == chosen("--tag", "nowhere") == chosen("--text", "no such words") == []
     assert chosen("--text", everything[0].upper()) == everything[:1]
