@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-<<<<<<< HEAD
-from evalbus_server.model.run import Outcome
-from evalbus_server.model.trial import CACHED, StoredResult, trial_id_of
-=======
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
-from evalbus_server.model.trial import StoredResult, epoch_of, position_of, trial_id_of
->>>>>>> fafa77d (Find results by tag, by score and by text)
+from evalbus_server.model.trial import CACHED, StoredResult, epoch_of, position_of, trial_id_of
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.datasets import AS_OF
