@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from evalbus import Item, Output, Score, Usage
+from evalbus import Item, Output, Score
 from evalbus import scorer as scorer_plugin
 from evalbus_server.errors import Invalid, Reason, Unfit
 from evalbus_server.model.experiment import Experiment, Limits
@@ -56,9 +56,9 @@ def test_a_limit_of_errors_ends_a_run_once_it_is_passed(row: ErrorLimit) -> None
     ended: list[str] = []
     limits = Limits.model_validate({} if row.ours is None else {"max_errors": row.ours})
     scale = 10 if isinstance(row.ours, str) else 1
-    watchdog = Watchdog(limits, lambda constant, sentence: ended.append(constant), Usage())
+    watchdog = Watchdog(limits, lambda constant, sentence: ended.append(constant))
 
-    watchdog.target_answered(row.total * scale, row.errors * scale if row.total else 0, [])
+    watchdog.target_answered(row.total * scale, row.errors * scale if row.total else 0)
 
     assert bool(ended) is (not row.fails if row.differs else row.fails)
 
