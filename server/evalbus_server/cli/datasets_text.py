@@ -8,7 +8,7 @@ from typing import Any
 from evalbus import Value, _json
 from evalbus_server.cli.figures import NONE, count, plain
 from evalbus_server.cli.report import console, print_json
-from evalbus_server.dataset import exports
+from evalbus_server.dataset.cells import compact
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.dataset import DatasetInfo, Edited, Tally
 
@@ -63,7 +63,7 @@ def metadata_text(text: str) -> str:
         raise Invalid(Reason.REQUEST_INVALID, f"--metadata is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise Invalid(Reason.REQUEST_INVALID, "--metadata must be a JSON object")
-    return exports.value_text(Value.json(text)) if document else ""
+    return compact(text) if document else ""
 
 
 def json_value(text: str, option: str) -> Value:
@@ -71,7 +71,7 @@ def json_value(text: str, option: str) -> Value:
         made = Value.json(text)
     except ValueError as error:
         raise Invalid(Reason.REQUEST_INVALID, f"{option} is not JSON: {error}") from None
-    return made if made.kind == "text" else Value(exports.value_text(made), "json")
+    return made if made.kind == "text" else Value(compact(made.text), "json")
 
 
 def tally_text(tally: Tally) -> str:

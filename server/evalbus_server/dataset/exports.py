@@ -14,6 +14,7 @@ from typing import Any
 
 from evalbus import Item, Message, Output, Span, ToolCall, ToolMock, ToolMockFault, Value, _json
 from evalbus_server.dataset.cells import Row, cell_of, compact
+from evalbus_server.dataset.forms import PLAIN_JSON, is_read_otherwise
 from evalbus_server.dataset.refusal import Refusal
 
 BOM = "\ufeff"
@@ -132,10 +133,13 @@ def _parts(item: Item) -> Iterator[tuple[str, str]]:
 
 
 def value_text(value: Value) -> str:
-    """A value as the text of a JSON document."""
+    """A value as the text of a JSON document; what would be read as something else says that it is JSON."""
     if isinstance(value.body, bytes):
         return _json.dumps({"media_type": value.media_type, "base64": base64.b64encode(value.body).decode()})
-    return _json.dumps(value.body) if value.kind == "text" else compact(value.body)
+    if value.kind == "text":
+        return _json.dumps(value.body)
+    text = compact(value.body)
+    return f'{{"media_type":"{PLAIN_JSON}","json":{text}}}' if is_read_otherwise(Value(text, "json")) else text
 
 
 def _object(parts: Iterable[tuple[str, str]]) -> str:
@@ -160,6 +164,12 @@ def _raw(name: str, text: str | None) -> Iterator[tuple[str, str]]:
         yield name, compact(text)
 
 
+def _arguments(text: str | None) -> Iterator[tuple[str, str]]:
+    """Arguments as they are; a text or null as JSON in a text: a text stands for its JSON there, and null for none."""
+    for name, raw in _raw("arguments", text):
+        yield name, _json.dumps(raw) if raw.startswith(('"', "null")) else raw
+
+
 def _message(message: Message) -> str:
     return _object(_message_parts(message))
 
@@ -181,7 +191,7 @@ def _tool_call(call: ToolCall) -> str:
     return _object(
         (
             *_some(id=call.id, name=call.name),
-            *_raw("arguments", call.arguments_json),
+            *_arguments(call.arguments_json),
             *_some(result=call.result, error=call.error, started_at=call.started_at, duration=call.duration),
         )
     )
@@ -189,7 +199,7 @@ def _tool_call(call: ToolCall) -> str:
 
 def _tool_mock(mock: ToolMock) -> str:
     return _object(
-        (*_some(tool=mock.tool), *_raw("arguments", mock.arguments_json), *_some(output=mock.output, error=mock.error))
+        (*_some(tool=mock.tool), *_arguments(mock.arguments_json), *_some(output=mock.output, error=mock.error))
     )
 
 
@@ -223,7 +233,7 @@ def _output_parts(output: Output) -> Iterator[tuple[str, str]]:
 
 
 def _tool_mock_fault(fault: ToolMockFault) -> str:
-    return _object((*_some(tool=fault.tool, kind=fault.kind.name), *_raw("arguments", fault.arguments_json)))
+    return _object((*_some(tool=fault.tool, kind=fault.kind.name), *_arguments(fault.arguments_json)))
 
 
 def _span(span: Span) -> str:

@@ -33,6 +33,7 @@ T_ = TypeVar("T_")
 
 _NO_VALUES: tuple[Value, ...] = ()
 
+PLAIN_JSON = "application/json"
 OUTPUT_KEYS = (
     "content", "answer", "messages", "tool_calls", "spans", "usage", "trace_ids", "metadata", "timing", "tool_mocks",
 )  # fmt: skip
@@ -43,17 +44,30 @@ class FormRefused(ValueError):
 
 
 def value_of(cell: Value) -> Value:
-    """A cell as content: bytes if it is an object of just `media_type` and `base64`."""
+    """A cell as content: bytes if it is an object of just `media_type` and `base64`.
+
+    `{"media_type": "application/json", "json": …}` is the document in it, whatever that looks like.
+    """
     body = cell.body
     if cell.kind != "json" or not isinstance(body, str) or not body.startswith(('{"media_type"', '{"base64"')):
         return cell
     data = cell.data
+    if set(data) == {"media_type", "json"} and data["media_type"] == PLAIN_JSON:
+        return Value(members(body)["json"], "json")
     if set(data) != {"media_type", "base64"} or not all(isinstance(each, str) for each in data.values()):
         return cell
     try:
         return Value.blob(base64.b64decode(data["base64"], validate=True), data["media_type"])
     except (binascii.Error, ValueError) as error:
         raise FormRefused(f"is no blob: {error}") from None
+
+
+def is_read_otherwise(cell: Value) -> bool:
+    """Whether a JSON document is read as something else, or refused."""
+    try:
+        return value_of(cell) is not cell
+    except FormRefused:
+        return True
 
 
 def text_list(cell: Value) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def _normal(part: Any) -> Any:
         if part.kind != "json" or not isinstance(part.body, str):
             return part
         text = compact(part.body)
-        return part if text is part.body else Value(text, "json")
+        return part if text == part.body else Value(text, "json")
     if isinstance(part, tuple):
         made = tuple(map(_normal, part))
         return part if all(new is old for new, old in zip(made, part, strict=True)) else made
@@ -55,4 +55,6 @@ def _text(name: str, text: str | None) -> str | None:
     if not text:
         return text
     short = compact(text)
-    return "" if short == "{}" and name in _EMPTY_IS_NOTHING else short
+    if short == "{}" and name in _EMPTY_IS_NOTHING:
+        return ""
+    return text if short == text else short

@@ -47,6 +47,12 @@ DOCUMENTS = st.sampled_from(
         "[]",
         '["x",null]',
         '{"é":"\\u0000"}',
+        '{"media_type":"image/png","base64":"aGk="}',
+        '{"base64":"aGk=","media_type":"image/png"}',
+        '{"media_type":"image/png","base64":"no base64"}',
+        '{"media_type":"application/json","json":{"media_type":"application/json","json":"x"}}',
+        '{"media_type":"application/json","json":1}',
+        '{"media_type":"x","json":1}',
     ]
 )
 OBJECTS = st.sampled_from(["", '{"a":1.0}', '{"b":[null,12345678901234567890123],"a":"é\\u0000"}'])
@@ -55,9 +61,10 @@ VALUES = (
     | DOCUMENTS.map(lambda text: Value(text, "json"))
     | st.builds(Value.blob, st.binary(max_size=5), st.just("image/png"))
 )
+ARGUMENTS = OBJECTS | st.sampled_from(['"bare"', '"1"', '""', '"{}"', "1", "[1]", "null"])
 NUMBERS = st.none() | st.floats(0, 1e9)
 CALLS = st.builds(
-    ToolCall, NAME, OBJECTS, result=st.none() | VALUES, error=TEXT, id=TEXT, started_at=NUMBERS, duration=NUMBERS
+    ToolCall, NAME, ARGUMENTS, result=st.none() | VALUES, error=TEXT, id=TEXT, started_at=NUMBERS, duration=NUMBERS
 )
 
 
@@ -95,7 +102,7 @@ ITEMS = st.builds(
     tags=st.lists(NAME, max_size=2, unique=True),
     choices=several(TEXT),
     messages=several(MESSAGES),
-    tool_mocks=several(st.builds(ToolMock, NAME, st.none() | st.just('{"a":1}'), st.none() | VALUES, TEXT)),
+    tool_mocks=several(st.builds(ToolMock, NAME, st.none() | ARGUMENTS.filter(bool), st.none() | VALUES, TEXT)),
     scorers=st.none() | several(TEXT),
     output=st.none() | OUTPUTS,
 )
