@@ -99,6 +99,7 @@ async def serve(serving: Serving) -> None:
     Raises:
         ServerError: the database cannot be opened for writing, or the address not be listened on.
     """
+    made_in_vain = not serving.db.exists()
     store = open_store(serving.db)
     try:
         store.finish_deletions()
@@ -110,8 +111,12 @@ async def serve(serving: Serving) -> None:
         with rare_collection():
             async with Control(parts.runs, store.path):
                 await serve_until_asked(server, grace=serving.grace)
+        made_in_vain = False
     finally:
+        made_in_vain = made_in_vain and not store.runs(limit=1) and not store.datasets(1)
         store.close()
+        if made_in_vain:  # It could not listen, and nothing is in the file.
+            serving.db.unlink(missing_ok=True)
 
 
 @contextmanager

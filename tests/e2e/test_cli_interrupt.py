@@ -92,7 +92,7 @@ def test_a_killed_run_shows_as_interrupted(desk):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     shown = desk.run("runs", "show", "latest", "--json").document
-    assert (shown["run"], shown["state"]) == (run["run"], "INTERRUPTED")
+    assert (shown["run"], shown["state"], shown["verdict"]) == (run["run"], "INTERRUPTED", "INCONCLUSIVE")
     _, alive = psutil.wait_procs(plugins, timeout=60)
     assert alive == []
 

@@ -27,6 +27,7 @@ def test_a_port_that_is_taken_is_refused(desk):
         ended = desk.run("serve", "--listen", address, "--db", "other.db")
     assert ended.code == 2
     assert ended.reason == f"evalbus: cannot listen on {address}: another program does already; take another port"
+    assert not (desk.folder / "other.db").exists()
 
 
 def test_a_database_that_is_served_has_one_writer(desk):
@@ -51,6 +52,7 @@ def test_what_it_cannot_do_is_one_line(desk, words, said):
     ended = desk.run("serve", *words)
     assert ended.code == 2
     assert said in ended.reason
+    assert not (desk.folder / "evalbus.db").exists()
 
 
 def test_options_come_before_the_configuration(desk):

@@ -117,4 +117,6 @@ def purge(where: Where, name: str, ids: Sequence[str], *, as_json: bool) -> None
     if as_json:
         print_json({"dataset": name, "purged": list(ids), "rows": purged.rows, "results": purged.results})
     else:
-        console().print(f"purged from {count(purged.rows)} versions of items and {count(purged.results)} results")
+        rows = "1 version of an item" if purged.rows == 1 else f"{count(purged.rows)} versions of items"
+        results = "1 result" if purged.results == 1 else f"{count(purged.results)} results"
+        console().print(f"purged from {rows} and {results}")

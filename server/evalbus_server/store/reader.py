@@ -15,7 +15,7 @@ from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, V
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
-from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
+from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, Verdict
 from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
 from evalbus_server.store import cache, datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
@@ -360,7 +360,9 @@ class Reader:
             return found
         reason = runs.PROCESS_ENDED
         return [
-            replace(run, state=RunState.INTERRUPTED, reason=reason) if run.state in _NEEDS_SOMEBODY else run
+            replace(run, state=RunState.INTERRUPTED, reason=reason, verdict=Verdict.INCONCLUSIVE)
+            if run.state in _NEEDS_SOMEBODY
+            else run
             for run in found
         ]
 

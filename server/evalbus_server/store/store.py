@@ -420,7 +420,7 @@ class Store(Reader):
         )
         orphans = [row[0] for row in found]
         for run_id in orphans:
-            self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, None)
+            self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, Verdict.INCONCLUSIVE)
             self._scrub_orphan(run_id)
         return orphans
 
