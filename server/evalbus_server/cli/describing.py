@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from evalbus import PluginInfo, ScoreDeclaration, ScorerInfo
+from evalbus import MetricDeclaration, PluginInfo, ScoreDeclaration, ScorerInfo
 from evalbus_server import logs
 from evalbus_server.app import plugin_maker
 from evalbus_server.cli.exits import Ending, ExitCode
@@ -170,6 +170,7 @@ def _told(info: PluginInfo) -> Iterator[tuple[str, str]]:
     yield from (("settings", text) for text in _settings_told(info.settings_schema))
     if isinstance(kind, ScorerInfo):
         yield from (("score", _declared(score)) for score in kind.scores)
+        yield from (("metric", _declared_metric(metric)) for metric in kind.metrics)
         if kind.needs:
             yield "needs", ", ".join(need.name.lower() for need in kind.needs)
         if kind.inputs:
@@ -194,11 +195,23 @@ def _settings_told(schema: str) -> Iterator[str]:
 
 
 def _declared(score: ScoreDeclaration) -> str:
-    low = "-∞" if score.minimum is None else f"{score.minimum:g}"
-    high = "∞" if score.maximum is None else f"{score.maximum:g}"
-    better = "lower is better" if score.direction.name == "LOWER_IS_BETTER" else ""
-    parts = [f"{low} to {high}", score.unit, better, score.description]
+    parts = [_range(score), score.unit, _better(score), score.description]
     return f"{score.name or '(the only one)'}: {', '.join(part for part in parts if part)}"
+
+
+def _declared_metric(metric: MetricDeclaration) -> str:
+    parts = [_range(metric), _better(metric), metric.description]
+    return f"{metric.name}: {', '.join(part for part in parts if part)}"
+
+
+def _range(declared: ScoreDeclaration | MetricDeclaration) -> str:
+    low = "-∞" if declared.minimum is None else f"{declared.minimum:g}"
+    high = "∞" if declared.maximum is None else f"{declared.maximum:g}"
+    return f"{low} to {high}"
+
+
+def _better(declared: ScoreDeclaration | MetricDeclaration) -> str:
+    return "lower is better" if declared.direction.name == "LOWER_IS_BETTER" else ""
 
 
 def _info_document(info: PluginInfo) -> dict[str, Any]:
@@ -215,13 +228,20 @@ def _info_document(info: PluginInfo) -> dict[str, Any]:
         "settings_schema": json.loads(info.settings_schema) if info.settings_schema else None,
     }
     if isinstance(info.kind, ScorerInfo):
-        document["scores"] = [
-            {"name": score.name, "min": score.minimum, "max": score.maximum, "direction": score.direction.name}
-            for score in info.kind.scores
-        ]
+        document["scores"] = [_declared_document(score) for score in info.kind.scores]
+        document["metrics"] = [_declared_document(metric) for metric in info.kind.metrics]
         document["needs"] = [need.name for need in info.kind.needs]
         document["inputs"] = list(info.kind.inputs)
     return document
+
+
+def _declared_document(declared: ScoreDeclaration | MetricDeclaration) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "min": declared.minimum,
+        "max": declared.maximum,
+        "direction": declared.direction.name,
+    }
 
 
 # --- one trial --------------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Item, Need, Output, Score, ScorerInfo, Usage, Value
+from evalbus.kit import in_sample
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.trial import AttemptRecord, OpenTrial, ResultRecord, ScoreRecord, epoch_of
 from evalbus_server.plugin.exchange import Exchange
@@ -244,7 +244,7 @@ class Panel:
         """SKIPPED scores for a trial that is not sampled, or that lacks what the scorer needs."""
         item, output = trial.item, trial.output
         assert output is not None
-        if seat.sampling < 1 and not sampled(item.id, epoch_of(trial.trial_id), seat.sampling):
+        if seat.sampling < 1 and not in_sample(item.id, epoch_of(trial.trial_id), seat.sampling):
             share = f"{seat.sampling:g} of the trials" if seat.sampling else "none"
             return _skipped(seat, f"not sampled: this scorer takes {share}")
         for need in seat.info.needs:
@@ -353,12 +353,6 @@ class Panel:
             self._catch_up(seat)
         if not seat.held:
             self._quiet.set()
-
-
-def sampled(item_id: str, epoch: int, share: float) -> bool:
-    """Whether a trial belongs to a sample: the same for equal shares, in every run, and a smaller share within a larger."""
-    digest = hashlib.blake2b(f"{epoch}\0{item_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
 
 
 def _skipped(seat: Seat, why: str) -> list[Score]:

@@ -24,9 +24,8 @@ from evalbus import (
     TrialFailed,
     scorer,
 )
-from evalbus.kit import all_of, any_of, cascade, most_of, negate, part, sampled, threshold, weighted_blend
+from evalbus.kit import all_of, any_of, cascade, in_sample, most_of, negate, part, sampled, threshold, weighted_blend
 from evalbus.worker import Worker
-from evalbus_server.scorer.panel import sampled as sampled_by_the_server
 from tests.unit.evalbus.kit.making import LOWER, counting, saying
 
 HOW = ["inline", "threads", "async"]
@@ -349,7 +348,7 @@ async def test_a_sample_is_the_one_that_the_server_takes(how):
     tasks = [ScoreTask(n, 1, Item(f"i{n}", ""), Output(""), epoch=1 + n % 2) for n in range(60)]
     scores = await ScorerBench(sampled(saying("x", 1.0, how=how), 0.4)).score_many(tasks)
     taken = [score.status is ScoreStatus.SCORED for (score,) in scores]
-    assert taken == [sampled_by_the_server(task.item.id, task.epoch, 0.4) for task in tasks]
+    assert taken == [in_sample(task.item.id, task.epoch, 0.4) for task in tasks]
     assert 0 < sum(taken) < 60
 
 

@@ -12,6 +12,7 @@ import pytest
 from evalbus import Failure, FailureCategory, Item, Money, Output, Score, ScoreDeclaration, TrialFailed, Usage
 from evalbus import scorer as scorer_plugin
 from evalbus import target as target_plugin
+from evalbus.kit import in_sample
 from evalbus_server.app import read_summary
 from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.event import Event, StateChanged, TrialsEnded
@@ -21,7 +22,6 @@ from evalbus_server.plugin.inprocess import InProcessPlugin
 from evalbus_server.runner.crew import Means
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
-from evalbus_server.scorer.panel import sampled
 from evalbus_server.store import Store, open_store
 from evalbus_server.watch.bell import Bell
 
@@ -351,7 +351,7 @@ async def test_all_or_none_may_be_sampled(tmp_path: Path, said: object, taken: i
 def test_a_smaller_sample_lies_within_a_larger_one():
     """By item and epoch alone, and about as large as was said (RL-06)."""
     keys = [(f"item-{n}", epoch) for n in range(5_000) for epoch in (1, 2)]
-    none, five, ten, again, all_ = ({key for key in keys if sampled(*key, share)} for share in (0, 0.05, 0.1, 0.1, 1))
+    none, five, ten, again, all_ = ({key for key in keys if in_sample(*key, share)} for share in (0, 0.05, 0.1, 0.1, 1))
 
     assert not none and len(all_) == 10_000
     assert five < ten == again

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from evalbus import Item, Output, Score, ScorerBench, ScoreStatus, SettingsInvalid, ToolCall
+from evalbus.kit import in_sample
 from evalbus_server.errors import Invalid
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.scorer.builtin import BUILTINS
-from evalbus_server.scorer.panel import sampled
 
 ROWS = Path(__file__).parents[3] / "data" / "vectors" / "kit.jsonl"
 VECTORS = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
@@ -118,7 +118,7 @@ def test_sampling_says_what_it_means_or_is_refused(row):
         return
     taken = Experiment.parse(document).scorers[0].sampling
     assert taken in (0, 1)
-    assert row["expected"]["sampled"] is sampled(row["input"].get("key", "k"), 1, taken)
+    assert row["expected"]["sampled"] is in_sample(row["input"].get("key", "k"), 1, taken)
 
 
 NOT_OURS = {
