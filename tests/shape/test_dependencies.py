@@ -19,9 +19,11 @@ extras = project["project"]["optional-dependencies"]
 groups = project["dependency-groups"]
 
 ASKED_FOR = {
-    "dev": base + extras["server"] + extras["dev"] + groups["build"],
+    "dev": base + extras["server"] + extras["parquet"] + extras["dev"] + groups["build"],
     "server": base + extras["server"] + groups["build"],
     "generate": groups["generate"],
+    **{f"interop-{name}": base + groups[f"interop-{name}"] for name in ("judges", "ragas", "inspect")},
+    **{name: groups[name] for name in ("interop-models", "interop-models-data")},
 }
 
 
@@ -46,7 +48,7 @@ def test_every_dependency_has_a_sentence_of_reason(wanted: str) -> None:
 
 
 def test_there_is_one_lock_for_each_environment() -> None:
-    assert [lock.stem for lock in LOCKS] == sorted(ASKED_FOR)
+    assert sorted(lock.stem for lock in LOCKS) == sorted(ASKED_FOR)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
