@@ -25,8 +25,8 @@ def parquet_rows(file: BinaryIO) -> Iterator[Row | Refusal]:
         FileRefused: it is no Parquet file.
     """
     try:
-        import pyarrow  # type: ignore[import-not-found,unused-ignore]
-        import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         raise Invalid(Reason.DATASET_INVALID, "Parquet needs pyarrow: pip install 'evalbus[parquet]'") from None
     try:

@@ -21,8 +21,8 @@ class ParquetFile:
             Invalid: pyarrow is not installed.
         """
         try:
-            import pyarrow  # type: ignore[import-not-found,unused-ignore]
-            import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
+            import pyarrow
+            import pyarrow.parquet
         except ImportError:
             raise Invalid(Reason.DATASET_INVALID, "Parquet needs pyarrow: pip install 'evalbus[parquet]'") from None
         self._arrow: Any = pyarrow
