@@ -269,6 +269,7 @@ def _scorer(part: _Part) -> pb.ScorerUse:
         concurrency=part.whole("concurrency"),
         timeout=part.duration("timeout"),
         sampling=part.sampling("sampling"),
+        against=part.text("against"),
     )
     for name, path in (part.take("map") or {}).items():
         message.map.add(input=str(name), path=str(path))

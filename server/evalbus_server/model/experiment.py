@@ -306,6 +306,8 @@ class ScorerUse(PluginUse):
     """The share of trials that it scores; the others are SKIPPED."""
     metrics: Many[MetricUse] = ()
     """Numbers over all trials of each of its scores."""
+    against: Name | None = None
+    """The run whose outputs those of this one are compared with. None: the scorer compares nothing."""
 
     @field_validator("metrics")
     @classmethod
@@ -318,6 +320,12 @@ class ScorerUse(PluginUse):
                 raise ValueError(f"two metrics are called {metric.called!r}; give one a name")
             seen.add(metric.called)
         return metrics
+
+    @model_validator(mode="after")
+    def _compares_with_one(self) -> Self:
+        if self.against is not None and "against" in self.map:
+            raise ValueError("against and map.against both say what is compared with; leave one out")
+        return self
 
     def threshold_of(self, score: str) -> float | None:
         """The threshold of one of its scores."""

@@ -12,6 +12,7 @@ from evalbus import (
     Failure,
     FailureCategory,
     FailureOrigin,
+    Output,
     TrialLimits,
     Usage,
     Value,
@@ -46,6 +47,7 @@ _TRIAL_LIMITS = tag(8, delimited=True)
 _TASK_OUTPUT = tag(4, delimited=True)
 _OUTPUT_CONTENT = tag(1, delimited=True)
 _TASK_INPUTS = tag(5, delimited=True)
+_TASK_AGAINST = tag(6, delimited=True)
 _TASK_EPOCH = tag(7, delimited=False)
 _TASK_REMAINING = tag(8, delimited=True)
 
@@ -180,8 +182,9 @@ class ScorerCodec:
         for flight in flights:
             left = remaining.until(flight.deadline)
             known = flight.trial.task_record
-            if known is not None and known[0] == flight.attempt and known[1] == left and not flight.inputs:
-                records.append(known[2])  # another scorer was sent the same
+            same = known is not None and known[0] == flight.attempt and known[1] == left
+            if same and not flight.inputs and flight.against is None:
+                records.append(known[2])  # type: ignore[index]  # another scorer was sent the same
             else:
                 records.append(_task_record(flight, left))
         return submessage(_BATCH, b"".join(records))
@@ -250,8 +253,8 @@ def _task_record(flight: Flight, left: bytes) -> bytes:
     if trial.encoded_task is None:
         trial.encoded_task = _encoded_task(trial)
     task = b"".join((_TRIAL_ID, varint(trial.trial_id), _ATTEMPT, varint(flight.attempt), trial.encoded_task, left))
-    if flight.inputs:
-        return submessage(_RECORD, task + _encoded_inputs(flight.inputs))
+    if flight.inputs or flight.against is not None:
+        return submessage(_RECORD, task + _encoded_inputs(flight.inputs or {}) + _encoded_against(flight.against))
     record = submessage(_RECORD, task)
     trial.task_record = (flight.attempt, left, record)
     return record
@@ -274,6 +277,10 @@ def _encoded_inputs(inputs: dict[str, Value]) -> bytes:
         submessage(_TASK_INPUTS, value_pb2.NamedValue(name=name, value=wire.value_to_proto(value)).SerializeToString())
         for name, value in inputs.items()
     )
+
+
+def _encoded_against(output: Output | None) -> bytes:
+    return b"" if output is None else submessage(_TASK_AGAINST, wire.output_to_proto(output).SerializeToString())
 
 
 def _cancel(attempts: Sequence[tuple[int, int]]) -> plugin_pb2.Cancel:

@@ -77,7 +77,7 @@ class InProcessPlugin:
         made.item = trial.item
         made.output = trial.output
         made.inputs = flight.inputs or {}
-        made.against = None
+        made.against = flight.against
         made.epoch = epoch
         made.remaining = remaining
         made.__class__ = ScoreTask

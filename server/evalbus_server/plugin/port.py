@@ -44,6 +44,8 @@ class Flight:
     """Seconds from sending to answer, of the last attempt."""
     usage: Usage | None = None
     """What failed attempts consumed."""
+    against: Output | None = None
+    """For a scorer that compares: the other output."""
 
     def __init__(self, trial: OpenTrial, inputs: dict[str, Value] | None = None) -> None:
         """A flight that was not sent yet; *inputs* are a scorer's mapped inputs."""

@@ -384,6 +384,9 @@ def _check_inputs(use: PluginUse, where: str, info: PluginInfo) -> None:
             hint = suggestion(name, known, known) if known else "; it takes none"
             message = f"{where}.map: scorer {info.name!r} takes no input {name!r}{hint}"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.map.{name}")
+    if use.against is not None and "against" not in info.kind.inputs:
+        message = f"{where}.against: scorer {info.name!r} compares no outputs: it has no input 'against'"
+        raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.against")
 
 
 async def _all(awaitables: list[Any]) -> list[Any]:

@@ -88,7 +88,13 @@ def _traits(use: ScorerUse, info: PluginInfo) -> dict[str, Any]:
     properties = schema.get("properties")
     parts = properties.items() if isinstance(properties, dict) else ()
     defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
-    rest = {"threshold": use.threshold, "weight": use.weight, "map": dict(use.map), "sampling": use.sampling}
+    rest = {
+        "threshold": use.threshold,
+        "weight": use.weight,
+        "map": dict(use.map),
+        "sampling": use.sampling,
+        "against": use.against,
+    }
     return {**defaults, **use.settings, **{name: value for name, value in rest.items() if value not in (None, {})}}
 
 

@@ -18,6 +18,7 @@ from evalbus_server.model.trial import EPOCHS
 from evalbus_server.runner.assigning import stored_wishes, wishes_of
 from evalbus_server.runner.crew import Call, Crew
 from evalbus_server.runner.floor import Floor, Given
+from evalbus_server.runner.keep import check_kept
 from evalbus_server.store import Store
 
 OUTLINES = 1_000
@@ -155,12 +156,32 @@ def check_size(experiment: Experiment, items: int) -> None:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")
 
 
-def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
-    """Check criteria against what the scorers declare and which runs are stored.
+def check_compared(store: Store, experiment: Experiment) -> None:
+    """Check the runs whose outputs those of this one are compared with.
 
     Raises:
-        Invalid: a criterion names what does not exist.
+        Invalid: there is no such run, it is not COMPLETED, or does not keep its outputs.
     """
+    for index, use in enumerate(experiment.scorers):
+        if use.against is not None:
+            try:
+                other = store.run(use.against)
+                check_kept(other, outputs=True)
+            except ServerError as error:
+                message = f"scorers[{index}].against: {error}"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].against") from None
+            if other.state is not RunState.COMPLETED:
+                message = f"scorers[{index}].against: run {other.id} is {other.state.name}, not COMPLETED"
+                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].against")
+
+
+def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
+    """Check criteria and comparisons against what the scorers declare and which runs are stored.
+
+    Raises:
+        Invalid: a criterion or a scorer names what does not exist.
+    """
+    check_compared(store, experiment)
     check_criteria(experiment.criteria, keys, experiment.epochs.count, experiment.scorers)
     for index, criterion in enumerate(experiment.criteria):
         if criterion.baseline is not None:

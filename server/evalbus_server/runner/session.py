@@ -26,7 +26,7 @@ from evalbus_server.runner.line import Line, window_for
 from evalbus_server.runner.measure import measure, wants_metrics
 from evalbus_server.runner.summarise import summarise
 from evalbus_server.scorer.panel import Panel, Seat
-from evalbus_server.store import RunLog
+from evalbus_server.store import RunLog, Store
 
 _log = structlog.get_logger("evalbus.run")
 
@@ -108,7 +108,7 @@ async def _carry(floor: Floor, working: Working) -> None:
     if store.retries_left(run) or not experiment.keep.outputs:
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
     panel = Panel(
-        _seats(run, crew, experiment),
+        _seats(run, crew, experiment, store),
         unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
         check=check_scores,
         scored=line.scored,
@@ -140,13 +140,16 @@ async def _carry(floor: Floor, working: Working) -> None:
             store.add_protocol_faults(run.id, line.faults)
 
 
-def _seats(run: Run, crew: Crew, experiment: Experiment) -> list[Seat]:
+def _seats(run: Run, crew: Crew, experiment: Experiment, store: Store) -> list[Seat]:
     """The places of the scorers in the panel."""
     seats = []
     for index, (exchange, use) in enumerate(zip(crew.scorers, experiment.scorers, strict=True)):
         keys = tuple((place, key) for place, key in enumerate(run.score_keys) if key.scorer == index)
         purse = crew.scorer_purse(index)
-        seats.append(Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling, purse))
+        seat = Seat(index, exchange, keys, crew.scorer_info(index), crew.paths[index], use.sampling, purse)
+        if use.against is not None:
+            seat.others = partial(store.others, use.against)
+        seats.append(seat)
     return seats
 
 

@@ -37,6 +37,8 @@ class InputPath(Protocol):
 
 
 CheckScores = Callable[[Sequence[Score] | Failure, Sequence[tuple[int, ScoreKey]]], list[tuple[int, Score]]]
+Others = Callable[[Sequence[OpenTrial]], Mapping[int, Output | str]]
+"""The other output of each trial, or why there is none to compare with."""
 Unscored = Callable[[int, int, int], tuple[list[tuple[int, OpenTrial]], int]]
 """(scorer, after, limit) -> stored outputs that it has not scored, and the last place looked at."""
 
@@ -65,6 +67,8 @@ class Seat:
     inputs: Mapping[str, InputPath] = field(default_factory=dict)
     sampling: float = 1.0
     purse: Purse | None = None
+    others: Others | None = None
+    """Of a scorer that compares: finds the outputs to compare with."""
     cursor: int = 0
     """The last output that it was offered, in the order of commits."""
     behind: bool = False
@@ -215,12 +219,13 @@ class Panel:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def _ask(self, seat: Seat, trials: Iterable[OpenTrial]) -> None:
+    def _ask(self, seat: Seat, trials: Sequence[OpenTrial]) -> None:
         """Offer trials to a scorer; those that it need not see get their scores at once."""
         bit = seat.bit
         flights: list[Flight] = []
         at_once: list[tuple[OpenTrial, Sequence[Score] | Failure]] = []
-        plain = not (seat.inputs or seat.info.needs or seat.sampling < 1)
+        plain = not (seat.inputs or seat.info.needs or seat.sampling < 1 or seat.others)
+        others = {} if seat.others is None else seat.others(trials)
         for trial in trials:
             trial.holding |= bit
             if plain:
@@ -233,8 +238,15 @@ class Panel:
             inputs, failure = self._inputs(seat, trial)
             if failure is not None:
                 at_once.append((trial, failure))
-            else:
-                flights.append(Flight(trial, inputs))
+                continue
+            other = others.get(trial.trial_id)
+            if isinstance(other, str):
+                at_once.append((trial, _skipped(seat, other)))
+                continue
+            flight = Flight(trial, inputs)
+            if other is not None:
+                flight.against = other
+            flights.append(flight)
         seat.held += len(flights) + len(at_once)
         seat.exchange.offer(flights)
         if at_once:

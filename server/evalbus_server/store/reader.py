@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from evalbus import Usage
+from evalbus import Output, Usage
 from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, VersionInfo
 from evalbus_server.model.event import Event
@@ -18,7 +18,20 @@ from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
 from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, Verdict
 from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
-from evalbus_server.store import cache, datasets, difference, events, lock, numbers, results, retry, runs, spent, trials
+from evalbus_server.store import (
+    cache,
+    compared,
+    datasets,
+    difference,
+    events,
+    lock,
+    numbers,
+    results,
+    retry,
+    runs,
+    spent,
+    trials,
+)
 from evalbus_server.store.cache import Remembered
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.results import ResultPage
@@ -230,6 +243,13 @@ class Reader:
     def earlier(self, run: Run, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
         """How often the target was asked in vain for each of some trials, and what that consumed."""
         return trials.earlier(self._of(run), trial_ids)
+
+    def others(self, run_id: str, trials: Sequence[OpenTrial]) -> dict[int, Output | str]:
+        """The outputs that another run has of the items and epochs of some trials, or why there is none to compare with."""
+        try:
+            return compared.others(self._of(self.run(run_id)), trials)
+        except NotFound:
+            return dict.fromkeys((trial.trial_id for trial in trials), f"run {run_id} is there no longer")
 
     def retries_left(self, run: Run) -> int:
         """How many results of a run are still to be replaced."""

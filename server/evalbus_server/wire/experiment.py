@@ -138,6 +138,7 @@ def _scorer_to_proto(scorer: ScorerUse) -> pb.ScorerUse:
         timeout=_duration(scorer.timeout),
         sampling=scorer.sampling,
         metrics=[_metric_to_proto(metric) for metric in scorer.metrics],
+        against=scorer.against or "",
     )
 
 
@@ -322,6 +323,7 @@ def _scorer_from_proto(message: pb.ScorerUse, where: str) -> Document:
             "metrics": [
                 _metric_from_proto(metric, f"{where}.metrics[{index}]") for index, metric in enumerate(message.metrics)
             ],
+            "against": message.against or None,
         }
         | _set_fields(message, "concurrency", "sampling")
         | _durations(message, "timeout")

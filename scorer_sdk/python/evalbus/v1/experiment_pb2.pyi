@@ -581,6 +581,7 @@ class ScorerUse(_message.Message):
     TIMEOUT_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    AGAINST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in this experiment; no dots. Empty: the plugin's name, with the settings that differ if it
     is used more than once.
@@ -590,6 +591,10 @@ class ScorerUse(_message.Message):
     sampling: _builtins.float
     """The share of trials that are scored, 0 (none) to 1 (all, also if absent). Which ones follows from the item's id and the
     epoch alone; the scores of the others are SKIPPED.
+    """
+    against: _builtins.str
+    """For a scorer that compares: a COMPLETED run, whose output of the same item and epoch each task brings along. Where that run
+    has none, or its item had another input, the scores are SKIPPED. Empty: none.
     """
     @_builtins.property
     def plugin(self) -> Global___PluginUse:
@@ -629,10 +634,11 @@ class ScorerUse(_message.Message):
         timeout: _duration_pb2.Duration | None = ...,
         sampling: _builtins.float | None = ...,
         metrics: _abc.Iterable[Global___MetricUse] | None = ...,
+        against: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "concurrency", b"concurrency", "plugin", b"plugin", "sampling", b"sampling", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "concurrency", b"concurrency", "map", b"map", "metrics", b"metrics", "name", b"name", "plugin", b"plugin", "sampling", b"sampling", "thresholds", b"thresholds", "timeout", b"timeout", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency", "_sampling", b"_sampling", "against", b"against", "concurrency", b"concurrency", "map", b"map", "metrics", b"metrics", "name", b"name", "plugin", b"plugin", "sampling", b"sampling", "thresholds", b"thresholds", "timeout", b"timeout", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrency: _TypeAlias = _typing.Literal["concurrency"]  # noqa: Y015
     _WhichOneofArgType__concurrency: _TypeAlias = _typing.Literal["_concurrency", b"_concurrency"]  # noqa: Y015

@@ -122,7 +122,9 @@ class ScoreTask(_message.Message):
 
     @_builtins.property
     def against(self) -> _output_pb2.Output:
-        """For a pairwise scorer: the output to compare with."""
+        """For a pairwise scorer: the output to compare with. A scorer that takes one declares the input `against`; an experiment that
+        names a run to compare with is refused for any other.
+        """
 
     @_builtins.property
     def remaining(self) -> _duration_pb2.Duration:

@@ -60,6 +60,24 @@ def test_a_score_task_reads_back_whole(position: int, epoch: int, asked: str, sa
     assert (task.trial_id, task.attempt, task.epoch) == (trial_id_of(position, epoch), 1001, epoch)
     assert task.inputs == given_
     assert task.remaining == 60.0
+    assert task.against is None
+
+
+def test_a_scorer_that_compares_is_sent_both_outputs_and_others_are_not():
+    """Also if another one was sent the same task before."""
+    trial = flight(0, 1, Item("i"), Output("one")).trial
+    codec = ScorerCodec()
+    told = []
+    for other in (None, Output("other"), None):
+        asked_flight = Flight(trial)
+        asked_flight.attempt, asked_flight.deadline = 1001, 60.5
+        if other is not None:
+            asked_flight.against = other
+        (message,) = scorer_pb2.ScoreRequest.FromString(codec.request([asked_flight], 0.5)).tasks.tasks
+        task = wire.task_from_proto(message)
+        told.append((task.output, task.against))
+
+    assert told == [(Output("one"), None), (Output("one"), Output("other")), (Output("one"), None)]
 
 
 def test_a_deadline_that_has_passed_leaves_a_moment():

@@ -83,6 +83,7 @@ SCORER = _joined(
         timeout=WRITTEN_LENGTH,
         sampling=st.floats(0, 1),
         metrics=st.lists(METRIC, max_size=2, unique_by=lambda each: each["name"]),
+        against=NAME,
     ),
 )
 LIMITS = _optional(

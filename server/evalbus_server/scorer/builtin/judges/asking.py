@@ -11,19 +11,11 @@ from evalbus import ScoreStep, ScoreTask, Value
 from evalbus import _json as json
 from evalbus_server.scorer.builtin.judges.definition import Definition, Facts, Found, Stage
 from evalbus_server.scorer.builtin.judges.material import PARTS, Part
-from evalbus_server.scorer.builtin.judges.prompts import Plain, fill, placeholders
+from evalbus_server.scorer.builtin.judges.prompts import EXPLAIN, HEED, Plain, fill, placeholders
 from evalbus_server.scorer.builtin.judges.settings import JudgeSettings, Juror
 from evalbus_server.scorer.builtin.judges.shapes import Record, Text, read_reply
 from evalbus_server.scorer.endpoint import Endpoint, Meter, Question, Reply
 
-_HEED = "\n\nHeed this too:\n{{instructions}}"
-_EXPLAIN = """\
-A judge gave verdicts on an output. They stand as JSON within <verdicts>, and so does the score that follows from them.
-
-{{verdicts}}
-
-Say in at most three sentences, for somebody who reads the score {{value}}, why it is what it is. Name what counted most.
-Do not judge again."""
 _EXPLANATION = Record({"explanation": Text("Why the score is what it is.")})
 
 
@@ -68,7 +60,7 @@ def material(definition: Definition, settings: Any, task: ScoreTask) -> dict[str
 def prompt_of(definition: Definition, stage: Stage, settings: JudgeSettings) -> str:
     """The template of a stage with these settings."""
     prompt = stage.prompt if definition.rewrite is None else definition.rewrite(stage, settings)
-    return prompt + _HEED if settings.instructions else prompt
+    return prompt + HEED if settings.instructions else prompt
 
 
 async def vote(definition: Definition, settings: Any, given: Mapping[str, Part | Plain], voter: Voter) -> Vote:
@@ -99,7 +91,7 @@ async def vote(definition: Definition, settings: Any, given: Mapping[str, Part |
     if settings.explain and scores[0].value is not None:
         began = time.monotonic()
         shown: dict[str, Part | Plain] = {"verdicts": json.dumps(replies), "value": Plain(f"{scores[0].value:g}")}
-        reply = await _asked(fill(_EXPLAIN, shown, _EXPLANATION.schema), _EXPLANATION, settings, voter)
+        reply = await _asked(fill(EXPLAIN, shown, _EXPLANATION.schema), _EXPLANATION, settings, voter)
         words = read_reply(reply.text, _EXPLANATION)["explanation"]
         steps.append(ScoreStep("explain", Value(words), time.monotonic() - began))
         first = scores[0]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from evalbus import Direction, Need, ScoreDeclaration
 from evalbus import _json as json
 from evalbus_server.scorer.builtin.judges.material import Part
-from evalbus_server.scorer.builtin.judges.prompts import FORMAT, RULES, Plain
+from evalbus_server.scorer.builtin.judges.prompts import EXPLAIN, FORMAT, HEED, RULES, Plain
 from evalbus_server.scorer.builtin.judges.settings import JudgeSettings
 from evalbus_server.scorer.builtin.judges.shapes import Each, Record, Shape
 
@@ -122,7 +122,17 @@ class Definition:
     def digest(self) -> str:
         """A digest of everything that is the same for all settings: prompts, shapes, formula, version, and the engine's own
         words. What settings add to a prompt is part of the experiment's digest."""
-        told: list[object] = [ENGINE, RULES, FORMAT, self.name, self.version, self.direction.name, self.vote]
+        told: list[object] = [
+            ENGINE,
+            RULES,
+            FORMAT,
+            HEED,
+            EXPLAIN,
+            self.name,
+            self.version,
+            self.direction.name,
+            self.vote,
+        ]
         told += [stage.told for stage in self.stages]
         told.append(inspect.getsource(self.formula))
         told += [repr(cell.cell_contents) for cell in getattr(self.formula, "__closure__", None) or ()]

@@ -28,6 +28,17 @@ Reply with one JSON object and nothing else, no code block and no further words.
 {schema}"""
 
 
+HEED = "\n\nHeed this too:\n{{instructions}}"
+
+EXPLAIN = """\
+A judge gave verdicts on an output. They stand as JSON within <verdicts>, and so does the score that follows from them.
+
+{{verdicts}}
+
+Say in at most three sentences, for somebody who reads the score {{value}}, why it is what it is. Name what counted most.
+Do not judge again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A text of the settings, which stands in a prompt as it is."""
