@@ -19,6 +19,7 @@ STOPPED_BEFORE = "INTERRUPTED: stopped before it was done"
 
 def cancel(floor: Floor, run_id: str) -> Run:
     """Cancel a run: nothing more is asked, and what is in flight is cancelled."""
+    floor.unstored.store()
     run = floor.store.run(run_id)
     working = floor.working.get(run.id)
     if working is None:

@@ -16,6 +16,7 @@ from evalbus_server.model.run import Run, RunState
 from evalbus_server.runner.crew import Crew, Means
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line
+from evalbus_server.runner.unstored import UnstoredEnds
 from evalbus_server.store import Store
 from evalbus_server.watch.bell import Bell
 
@@ -83,6 +84,7 @@ class Floor:
         self.bell = bell
         self.clock = clock
         self.working: dict[str, Working] = {}
+        self.unstored = UnstoredEnds(store, bell)
         self.turns = asyncio.Semaphore(AT_ONCE)
         self.resuming: set[str] = set()
         """Runs that a stopped server left behind, and that go on by themselves in a moment."""

@@ -90,6 +90,7 @@ async def resume_stopped(floor: Floor, run_ids: Iterable[str], terms: Terms) -> 
 
 async def begin_again(floor: Floor, run_id: str, again: Again, terms: Terms) -> Run:
     """Reach the plugins of a run anew, check that they are what they were, and let the run go to work."""
+    floor.unstored.store()
     run = floor.store.run(run_id)
     async with floor.lock(run.id):
         run = floor.store.run(run.id)

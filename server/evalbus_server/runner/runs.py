@@ -164,6 +164,7 @@ class Runs:
     async def close(self, *, grace: float = GRACE) -> None:
         """Interrupt all runs, since this process ends, and wait for their ends."""
         await end.stop_all(self._floor, grace)
+        self._floor.unstored.close()
 
     async def delete(self, run_id: str) -> None:
         """Delete a run that is over, with all that is stored of it.

@@ -25,6 +25,7 @@ from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
 from evalbus_server.runner.measure import measure, wants_metrics
 from evalbus_server.runner.summarise import summarise
+from evalbus_server.runner.unstored import End
 from evalbus_server.scorer.panel import Panel, Seat
 from evalbus_server.store import RunLog, Store
 
@@ -191,14 +192,19 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
 async def _close(floor: Floor, working: Working, state: RunState, reason: str) -> None:
     """Store the end of a run with its verdict, and tell everybody."""
     run_id = working.run.id
+    verdict = None
     try:
         ended = replace(floor.store.run(run_id), state=state)
-        verdict = await _verdict(floor, ended) if state.over else None
+        if state.over:
+            verdict = await _verdict(floor, ended)
         await take_out(floor, ended, partial(summarise, floor))
         floor.store.change_state(run_id, state, reason=reason, verdict=verdict)
         _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
     except StoreTrouble as trouble:
         _log.error("the end of the run could not be stored", run=run_id, reason=trouble.reason)
+        if state.over and verdict is None:  # nobody could say what came out: whoever resumes it finds out
+            state, reason, verdict = RunState.INTERRUPTED, f"{trouble.reason}: {trouble}", Verdict.INCONCLUSIVE
+        floor.unstored.keep(run_id, End(state, reason, verdict))
         working.run = replace(working.run, state=RunState.ABORTED, reason=f"{trouble.reason}: {trouble}")
     else:
         working.run = floor.store.run(run_id)
