@@ -33,6 +33,8 @@ START_LIMIT = 180.0
 """Seconds for a call that reaches plugins, which may have to be started."""
 _BROKEN = "Internal error from Core"
 """What gRPC sometimes says of a connection that broke while something was being sent."""
+_SERVER_GONE = ("UNAVAILABLE", "CANCELLED")
+"""How a stream ends whose server ends: CANCELLED comes from the other side, since ours would be a CancelledError."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds between two connections of a watcher."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -132,7 +134,7 @@ class Connection:
                         yield message
                 return
             except CallFailed as failed:
-                if failed.code != "UNAVAILABLE" or heard_at is None or loop.time() - heard_at > patience:
+                if failed.code not in _SERVER_GONE or heard_at is None or loop.time() - heard_at > patience:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)

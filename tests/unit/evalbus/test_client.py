@@ -324,6 +324,14 @@ async def test_a_watcher_whose_stream_breaks_comes_back_with_its_last_number() -
     assert [request.after_sequence for request in fake.asked] == [0, 2, 2]
 
 
+async def test_a_watcher_whose_stream_is_cut_by_a_server_that_ends_comes_back() -> None:
+    fake = Fake()
+    cut = refusal(grpc.StatusCode.CANCELLED, "CANCELLED", "the server ends")
+    fake.watch = _steps([state(1, RunState.QUEUED), cut], [state(2, RunState.COMPLETED)])
+    async with talking(fake) as client:
+        assert sequences(await listed(client.watch("r1", after=0))) == [1, 2]
+
+
 async def test_a_snapshot_counts_as_seen() -> None:
     fake = Fake()
     fake.watch = _steps([snapshot(9), GONE], [state(10, RunState.COMPLETED)])
