@@ -1,0 +1,142 @@
+"""The chaos suite itself: a seed plays through, and every fault that it looks for is found when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import calls, ledger
+from tests.chaos.behaviour import FAULTS, Attempt, Manners
+from tests.chaos.play import play
+from tests.chaos.scenario import BLOWS, ROLES, Blow, RunPlan, Scenario, scenario_of
+
+LIMITS = {"concurrency": 8, "timeout": "2s", "silence": "2s", "trial_timeout": "30s", "retries": 2}
+SCENARIO = Scenario(
+    seed=7,
+    manners=Manners(7, {"unavailable": 0.1, "refused": 0.05, "doubled": 0.05}, {}, 0.2),
+    timeout=2.0,
+    grant=16,
+    capabilities="cancel progress",
+    slowness=0.01,
+    resume=False,
+    rescore=False,
+    runs=(RunPlan(40, 2, ("builtin", "chaos"), False, LIMITS, 4),),
+    blows=(Blow(0.4, "kill_server", 0, "target", 0.5), Blow(0.7, "kill_plugin", 0, "scorer", 0.5)),
+)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a scenario that was played, with a server and a scorer killed in the middle."""
+    folder = tmp_path_factory.mktemp("c")
+    assert asyncio.run(play(SCENARIO, folder)) == []
+    return folder
+
+
+@pytest.fixture
+def copy(played: Path, tmp_path: Path) -> Path:
+    """A copy of its database, to be spoilt."""
+    with closing(sqlite3.connect(played / "chaos.db")) as whole:
+        whole.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return Path(shutil.copy(played / "chaos.db", tmp_path / "spoilt.db"))
+
+
+def spoil(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount > 0, f"nothing was spoilt by {statement}"
+        connection.commit()
+
+
+def test_a_run_that_was_hurt_is_whole(played: Path) -> None:
+    log = calls.read_calls(played / "target.log")
+
+    assert {call.attempt // 1000 for call in log} == {1, 2}, "the server was not killed in the middle"
+    assert len({call.pid for call in calls.read_calls(played / "scorer.log")}) >= 2
+    with closing(ledger.Ledger(played / "chaos.db")) as stored:
+        (run,) = stored.runs()
+        assert (run["state"], run["planned"], run["session"]) == (ledger.COMPLETED, 80, 2)
+        assert run["passed"] and run["failed"] and run["errored"]
+
+
+@pytest.mark.parametrize(
+    ("check", "statements"),
+    [
+        (ledger.counts_add_up, ["UPDATE progress SET passed = passed + 1"]),
+        (ledger.counts_add_up, ["UPDATE progress SET planned = planned - 1"]),
+        (ledger.results_have_their_ground, ["UPDATE result SET outcome = 3 - outcome WHERE outcome = 1"]),
+        (ledger.results_have_their_ground, ["UPDATE result SET failure = '{}' WHERE outcome = 1"]),
+        (ledger.results_have_their_ground, ["UPDATE result SET epoch = 3 WHERE epoch = 2"]),
+        (ledger.results_have_their_ground, ["DELETE FROM score WHERE key = 1"]),
+        (ledger.outputs_come_first, ["DELETE FROM output WHERE id = (SELECT max(id) FROM output)"]),
+        (ledger.outputs_come_first, ["DELETE FROM output WHERE id = (SELECT min(id) FROM output)"]),
+        (ledger.attempts_are_kept, ["DELETE FROM attempt WHERE role = -1"]),
+        (ledger.attempts_are_kept, ["UPDATE attempt SET attempt = attempt + 9000"]),
+        (ledger.usage_is_summed, ["UPDATE result SET input_tokens = input_tokens + 1"]),
+        (ledger.usage_is_summed, ["DELETE FROM attempt WHERE role <> -1"]),
+        (ledger.usage_is_summed, ["UPDATE output SET cost_micros = cost_micros + 1"]),
+        (ledger.numbers_of_events_have_no_gaps, ["DELETE FROM event WHERE sequence = 3"]),
+        (ledger.numbers_of_events_have_no_gaps, ["UPDATE recovery SET era = 0"]),
+        (ledger.states_are_legal, ["DELETE FROM event WHERE kind = 'state' AND sequence = 2"]),
+        (ledger.states_are_legal, ["UPDATE progress SET state = 2"]),
+        (ledger.events_tell_the_results, ["DELETE FROM event WHERE kind = 'trials' AND sequence = 4"]),
+        (
+            ledger.events_tell_the_results,
+            ["UPDATE event SET body = json_set(body, '$.counts[1]', 0) WHERE kind = 'trials' AND sequence > 9"],
+        ),
+        (ledger.completed_runs_are_whole, ["DELETE FROM result WHERE epoch = 2 AND position = 3"]),
+        (ledger.completed_runs_are_whole, ["INSERT INTO retry VALUES (1, 0, -1, -1)"]),
+    ],
+)
+def test_each_fault_in_a_database_is_found(
+    copy: Path, check: Callable[[ledger.Kept], object], statements: list[str]
+) -> None:
+    spoil(copy, *statements)
+
+    with closing(ledger.Ledger(copy)) as stored:
+        (run,) = stored.runs()
+        assert list(check(ledger.Kept(stored, run)))  # type: ignore[call-overload]
+    assert ledger.faults(copy)
+
+
+def test_faults_in_the_calls_are_found(played: Path, copy: Path) -> None:
+    logs = {role: calls.read_calls(played / f"{role}.log") for role in ROLES}
+    asked = next(call for call in logs["target"] if call.word == "asked")
+    scored = next(call for call in logs["scorer"] if call.word == "asked")
+
+    def found(role: str, *more: calls.Call) -> str:
+        return "; ".join(calls.faults(copy, {**logs, role: [*logs[role], *more]}, ()))
+
+    assert found("target") == ""
+    assert "is asked 2 times" in found("target", asked)
+    assert "was asked again" in found("target", asked._replace(attempt=2999))
+    assert "is asked 2 times" in found("scorer", scored)
+    assert "was asked again" in found("scorer", scored._replace(attempt=2999))
+    assert "(O7)" in found("scorer", scored._replace(attempt=2998, more="i000/1/7"))
+    assert "were granted" in found("target", asked._replace(word="over"))
+    moment = calls.Stored({role: len(log) for role, log in logs.items()}, {(asked.run, asked.trial)}, set())
+    again = {**logs, "target": [*logs["target"], asked._replace(attempt=2999)]}
+    assert "although the answer was stored" in "; ".join(calls.faults(copy, again, [moment]))
+    spoil(copy, "UPDATE output SET content = 'another' WHERE id = (SELECT min(id) FROM output)")
+    assert "of another attempt" in found("target")
+
+
+def test_a_seed_says_all() -> None:
+    """The same seed, the same scenario and the same behaviour; and the seeds that CI plays meet everything."""
+    assert scenario_of(3) == scenario_of(3) != scenario_of(4)
+    attempt = Attempt("target", "i1", 1, 1001)
+    manners = scenario_of(3).manners
+    assert manners.kind(attempt) == dataclasses.replace(manners).kind(attempt)
+    scenarios = [scenario_of(seed) for seed in range(1, 21)]
+    assert {blow.kind for scenario in scenarios for blow in scenario.blows} == set(BLOWS)
+    assert {name for scenario in scenarios for name in scenario.manners.weights} == set(FAULTS)
+    assert any(scenario.manners.poison for scenario in scenarios)
+    assert any(scenario.slowness for scenario in scenarios)
+    assert any(len(scenario.runs) == 3 for scenario in scenarios)
