@@ -116,7 +116,7 @@ def counts_add_up(kept: Kept) -> Iterator[str]:
 def results_have_their_ground(kept: Kept) -> Iterator[str]:
     """O1 and O6: each result is one of the plan, and says what output and scores say."""
     for trial, row in kept.results.items():
-        if not (0 <= row["position"] <= kept.run["last_position"] and 1 <= row["epoch"] <= kept.run["epochs"]):
+        if not (0 <= row["position"] <= kept.run["last"] and 1 <= row["epoch"] <= kept.run["epochs"]):
             yield f"a result of epoch {row['epoch']} and position {row['position']}, which are not in the plan"
         if (row["outcome"] == ERRORED) != (row["failure"] is not None):
             yield f"trial {trial}: outcome {row['outcome']} with failure {row['failure']}"

@@ -26,6 +26,7 @@ import psutil
 from evalbus import Item
 from evalbus.client import CallFailed, Client, Event, RunHandle, RunState
 from tests.chaos import ledger
+from tests.chaos.world import NOISE
 
 HERE = Path(__file__).parent
 EPOCHS = 5
@@ -209,7 +210,8 @@ async def soak(folder: Path, trials: int, runs: int) -> tuple[Soak, list[str]]:
     if code != 0:
         faults.append(f"the server ended with exit code {code}")
     faults += await asyncio.to_thread(ledger.faults, here.db)
-    faults += [line for line in (folder / "errors").read_text().splitlines() if "serving at" not in line]
+    said = (folder / "errors").read_text().splitlines()
+    faults += [line for line in said if any(sign in line for sign in NOISE)]
     with closing(ledger.Ledger(here.db)) as stored:
         done = stored.rows("SELECT count(*) FROM result")[0][0]
         if done < trials:

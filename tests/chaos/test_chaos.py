@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import calls, ledger
+from tests.chaos import calls, ledger, soak
 from tests.chaos.behaviour import FAULTS, Attempt, Manners
 from tests.chaos.play import play
 from tests.chaos.scenario import BLOWS, ROLES, Blow, RunPlan, Scenario, scenario_of
@@ -140,3 +140,10 @@ def test_a_seed_says_all() -> None:
     assert any(scenario.manners.poison for scenario in scenarios)
     assert any(scenario.slowness for scenario in scenarios)
     assert any(len(scenario.runs) == 3 for scenario in scenarios)
+
+
+async def test_a_server_whose_runs_are_over_holds_nothing_more(tmp_path: Path) -> None:
+    """After runs side by side, and after cancelled ones: as many descriptors, threads, tasks and processes as before."""
+    _, faults = await soak.soak(tmp_path, 2_000, 3)
+
+    assert faults == []

@@ -192,17 +192,17 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
 async def _close(floor: Floor, working: Working, state: RunState, reason: str) -> None:
     """Store the end of a run with its verdict, and tell everybody."""
     run_id = working.run.id
-    verdict = None
+    verdict, ready = None, False
     try:
         ended = replace(floor.store.run(run_id), state=state)
-        if state.over:
-            verdict = await _verdict(floor, ended)
+        verdict = await _verdict(floor, ended) if state.over else None
         await take_out(floor, ended, partial(summarise, floor))
+        ready = True
         floor.store.change_state(run_id, state, reason=reason, verdict=verdict)
         _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
     except StoreTrouble as trouble:
         _log.error("the end of the run could not be stored", run=run_id, reason=trouble.reason)
-        if state.over and verdict is None:  # nobody could say what came out: whoever resumes it finds out
+        if state.over and not ready:  # its verdict, or what it is not to keep: whoever resumes it sees to that
             state, reason, verdict = RunState.INTERRUPTED, f"{trouble.reason}: {trouble}", Verdict.INCONCLUSIVE
         floor.unstored.keep(run_id, End(state, reason, verdict))
         working.run = replace(working.run, state=RunState.ABORTED, reason=f"{trouble.reason}: {trouble}")
