@@ -23,7 +23,9 @@ from evalbus_server.api.server import serve as serve_until_asked
 from evalbus_server.dataset.importing import REMEMBERED
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.errors import NotFound
-from evalbus_server.model.experiment import Experiment, PluginUse, Tls, in_folder
+from evalbus_server.model.dataset_use import in_folder
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.plugin_use import PluginUse, Tls
 from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec

@@ -13,7 +13,8 @@ from evalbus._adapted import adapter_command, is_adapted
 from evalbus_server.api.listening import Listening
 from evalbus_server.api.rules import Allowed, AllowedCommand
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import in_folder, resolve_env
+from evalbus_server.model.dataset_use import in_folder
+from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.faults import invalid, kind_of
 from evalbus_server.model.paths import parse_path
 from evalbus_server.model.written import Duration, Many, Name, Text

@@ -1,5 +1,6 @@
 """The tables of keys say what the schemas say: every key, no other, with its default and its choices."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -7,7 +8,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from evalbus_server.dataset.mapping import FIELDS
-from evalbus_server.model import experiment as schema
+from evalbus_server.model.bounds import Criterion, Keep, Limits, PoolUse, TrialBounds
+from evalbus_server.model.dataset_use import DatasetUse, FieldSource
+from evalbus_server.model.experiment import Epochs, Experiment
+from evalbus_server.model.part import Part
+from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse, TargetUse, Tls
 from evalbus_server.model.reducers import METRICS, REDUCERS, REDUCERS_OF_K
 from evalbus_server.model.written import format_duration, parse_duration
 from evalbus_server.settings import CommandSettings, LimitSettings, Settings, TlsSettings
@@ -23,19 +28,19 @@ TABLES = [
     *(
         (EXPERIMENT, model)
         for model in (
-            schema.Experiment,
-            schema.DatasetUse,
-            schema.FieldSource,
-            schema.PluginUse,
-            schema.Tls,
-            schema.ScorerUse,
-            schema.MetricUse,
-            schema.Epochs,
-            schema.Limits,
-            schema.TrialBounds,
-            schema.PoolUse,
-            schema.Criterion,
-            schema.Keep,
+            Experiment,
+            DatasetUse,
+            FieldSource,
+            PluginUse,
+            Tls,
+            ScorerUse,
+            MetricUse,
+            Epochs,
+            Limits,
+            TrialBounds,
+            PoolUse,
+            Criterion,
+            Keep,
         )
     ),
     *((SERVER, model) for model in (Settings, TlsSettings, CommandSettings, LimitSettings)),
@@ -45,7 +50,7 @@ every_table = pytest.mark.parametrize(("page", "model"), TABLES, ids=[model.__na
 
 def keys(model: type[BaseModel]) -> dict[str, str]:
     """The names of a model's own fields by their keys; what a scorer shares with a target is told once."""
-    shared = schema.PluginUse.model_fields if model is schema.ScorerUse else {}
+    shared = PluginUse.model_fields if model is ScorerUse else {}
     hidden = set() if model is CommandSettings else NOT_WRITTEN
     return {
         field.alias or name: name
@@ -62,7 +67,7 @@ def default_of(model: type[BaseModel], name: str) -> str:
     default = field.get_default(call_default_factory=True)
     if isinstance(default, bool):
         return str(default).lower()
-    if isinstance(default, schema.Epochs):
+    if isinstance(default, Epochs):
         return str(default.count)
     if isinstance(default, BaseModel) and default != type(default)():
         return ""
@@ -92,11 +97,20 @@ def choices_of(annotation: Any) -> set[str]:
     return {choice for part in get_args(annotation) for choice in choices_of(part)}
 
 
+def _parts_in(annotation: Any) -> Iterator[type[Part]]:
+    """The models that an annotation speaks of, and those of their fields."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _parts_in(field.annotation)
+    for part in get_args(annotation):
+        yield from _parts_in(part)
+
+
 def test_every_model_of_the_schema_has_a_table() -> None:
-    models = {each for each in vars(schema).values() if isinstance(each, type) and issubclass(each, schema._Part)}
-    told = {model for _, model in TABLES} | {schema._Part, schema.TargetUse}
-    assert models <= told
-    assert schema.TargetUse.model_fields.keys() == schema.PluginUse.model_fields.keys()
+    told = {model for _, model in TABLES} | {TargetUse}
+    assert set(_parts_in(Experiment)) <= told
+    assert TargetUse.model_fields.keys() == PluginUse.model_fields.keys()
 
 
 @every_table
@@ -123,7 +137,7 @@ def test_a_table_has_the_choices(page: Page, model: type[BaseModel]) -> None:
 
 def test_a_scorer_is_told_to_take_all_keys_of_a_target() -> None:
     section = EXPERIMENT.section("scorers")
-    for key in keys(schema.PluginUse):
+    for key in keys(PluginUse):
         assert f"`{key}`" in section
 
 
@@ -142,7 +156,7 @@ def test_every_field_of_an_item_is_told() -> None:
 def test_the_example_uses_every_top_level_key() -> None:
     first = next(block for block in EXPERIMENT.blocks if block.language == "yaml")
     told = {line.partition(":")[0] for line in first.body.splitlines() if line[:1].isalpha()}
-    assert told == keys(schema.Experiment).keys()
+    assert told == keys(Experiment).keys()
 
 
 def test_the_page_of_builtin_scorers_says_what_they_say_of_themselves() -> None:

@@ -14,8 +14,9 @@ from evalbus_server.aggregate.metrics import (
     unknown_metric,
 )
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import Criterion, ScorerUse
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.faults import suggestion
+from evalbus_server.model.plugin_use import ScorerUse
 from evalbus_server.model.reducers import RUN_METRICS
 from evalbus_server.model.run import Run, RunState, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult

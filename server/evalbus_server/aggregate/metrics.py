@@ -11,7 +11,7 @@ from evalbus_server.aggregate.ordered import Ordered, in_order
 from evalbus_server.aggregate.reduce import Reducer, passes_of, reduce_items
 from evalbus_server.aggregate.statistics import percentile, sum_and_mean
 from evalbus_server.aggregate.steps import Steps
-from evalbus_server.model.experiment import Criterion
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.numbers import Column, RunMetric, RunNumbers, no_values
 from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, SHARES, parse_reducer

@@ -10,7 +10,7 @@ from evalbus_server.aggregate.metrics import Metrics
 from evalbus_server.aggregate.reduce import Reducer
 from evalbus_server.aggregate.statistics import t_interval, wilson
 from evalbus_server.aggregate.steps import Steps, at_once
-from evalbus_server.model.experiment import Criterion
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Run, ScoreKey
 from evalbus_server.model.summary import Interval, ScoreSummary, Summary

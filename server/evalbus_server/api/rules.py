@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalbus_server.errors import Denied, Invalid, Reason
-from evalbus_server.model.experiment import Experiment, PluginUse
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.plugin_use import PluginUse
 from evalbus_server.runner.crew import not_started
 
 _VARIABLE = re.compile(r"\$\{env:([^{}]+)\}")

@@ -18,8 +18,9 @@ from evalbus._connection import START_LIMIT, Connection, Tls
 from evalbus.v1 import dataset_pb2, run_pb2
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.dataset.select import Selector
+from evalbus_server.model.dataset_use import DatasetUse
 from evalbus_server.model.event import Event
-from evalbus_server.model.experiment import DatasetUse, Experiment
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
 from evalbus_server.model.run import Run, ScoreKey
 from evalbus_server.model.summary import Summary

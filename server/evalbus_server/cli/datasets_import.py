@@ -24,7 +24,7 @@ from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.dataset.source import Format, unpacked
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.dataset import Tally
-from evalbus_server.model.experiment import FieldSource
+from evalbus_server.model.dataset_use import FieldSource
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.runner.datasets import Imported
 from evalbus_server.runner.documents import DocumentError, read_yaml

@@ -16,7 +16,7 @@ from evalbus_server.dataset import forms
 from evalbus_server.dataset.cells import Row, cell_of, inside, object_of
 from evalbus_server.dataset.refusal import RowRefused
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import FieldSource
+from evalbus_server.model.dataset_use import FieldSource
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.paths import Steps, parse_path
 

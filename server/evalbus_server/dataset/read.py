@@ -30,7 +30,7 @@ from evalbus_server.dataset.parts import remade
 from evalbus_server.dataset.refusal import SHOWN, DatasetInvalid, FileRefused, Refusal, RowRefused
 from evalbus_server.dataset.source import Format, Line, format_of, lines_of, open_bytes, pieces_of
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import DatasetUse, FieldSource
+from evalbus_server.model.dataset_use import DatasetUse, FieldSource
 from evalbus_server.wire.dataset import item_size
 
 BATCH = 256

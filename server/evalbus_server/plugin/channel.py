@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import Tls
+from evalbus_server.model.plugin_use import Tls
 
 RECEIVED_MESSAGE = 64 * 1024 * 1024
 """So large an answer is received, so that one over the limit errors its own trial and not the stream."""

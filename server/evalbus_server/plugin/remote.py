@@ -16,7 +16,7 @@ from evalbus._plugin import REVISION, Open, Ready
 from evalbus._reduce import Reduction
 from evalbus.v1 import plugin_pb2
 from evalbus_server.errors import Invalid, Reason, ServerError, Unfit, Unreachable
-from evalbus_server.model.experiment import Tls
+from evalbus_server.model.plugin_use import Tls
 from evalbus_server.plugin.channel import authorisation, open_channel
 from evalbus_server.plugin.codec import Codec
 from evalbus_server.plugin.port import ConversationLost, Flight, Received

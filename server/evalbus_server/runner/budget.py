@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 
 from evalbus import Usage
-from evalbus_server.model.experiment import Limits
+from evalbus_server.model.bounds import Limits
 from evalbus_server.model.spent import Spent
 
 TOKENS, MICROS = 0, 1

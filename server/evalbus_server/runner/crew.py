@@ -18,8 +18,11 @@ from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
 from evalbus._reduce import Reduction
 from evalbus_server.errors import Denied, Invalid, Reason
-from evalbus_server.model.experiment import Experiment, Limits, MetricUse, PluginUse, ScorerUse, resolve_env
+from evalbus_server.model.bounds import Limits
+from evalbus_server.model.environment import resolve_env
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.faults import suggestion
+from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse
 from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.plugin.allowance import Shared
 from evalbus_server.plugin.exchange import Exchange

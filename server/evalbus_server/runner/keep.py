@@ -10,8 +10,8 @@ from dataclasses import replace
 import structlog
 
 from evalbus_server.errors import Reason, Unfit
+from evalbus_server.model.bounds import Keep
 from evalbus_server.model.event import Event
-from evalbus_server.model.experiment import Keep
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.runner.floor import Floor, Holder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evalbus_server.model.experiment import Limits
+from evalbus_server.model.bounds import Limits
 from evalbus_server.scorer.panel import Seat
 
 SHARE_COUNTS_FROM = 20

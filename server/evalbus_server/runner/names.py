@@ -9,8 +9,8 @@ from typing import Any
 
 from evalbus import Direction, PluginInfo, ScoreDeclaration
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import ScorerUse
 from evalbus_server.model.faults import suggestion
+from evalbus_server.model.plugin_use import ScorerUse
 from evalbus_server.model.run import ScoreKey
 
 

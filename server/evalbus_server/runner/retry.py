@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalbus_server.errors import Reason, Unfit
-from evalbus_server.model.experiment import Keep
+from evalbus_server.model.bounds import Keep
 from evalbus_server.model.run import Run
 from evalbus_server.runner.floor import Floor
 from evalbus_server.runner.keep import check_kept

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from evalbus import Failure, FailureCategory, FailureOrigin
-from evalbus_server.model.experiment import Keep
+from evalbus_server.model.bounds import Keep
 from evalbus_server.model.trial import EPOCH_BITS, trial_id_of
 from evalbus_server.store import purge, rows
 from evalbus_server.store.connection import Row

@@ -11,9 +11,9 @@ from typing import Any
 
 from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
+from evalbus_server.model.bounds import Keep
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange, Purged
 from evalbus_server.model.event import ContentPurged, LimitsChanged, StateChanged
-from evalbus_server.model.experiment import Keep
 from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes, position_of

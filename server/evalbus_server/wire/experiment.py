@@ -14,17 +14,10 @@ from evalbus.v1 import experiment_pb2 as pb
 from evalbus.v1 import item_pb2
 from evalbus.wire import duration_from_proto, duration_to_proto, fill_item, item_from_proto
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import (
-    Criterion,
-    DatasetUse,
-    Experiment,
-    Keep,
-    Limits,
-    MetricUse,
-    PluginUse,
-    ScorerUse,
-    TrialBounds,
-)
+from evalbus_server.model.bounds import Criterion, Keep, Limits, TrialBounds
+from evalbus_server.model.dataset_use import DatasetUse
+from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse
 from evalbus_server.model.written import ErrorLimit, format_duration
 from evalbus_server.wire.jsonform import item_document
 

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, ToolMockFault, ToolMockReport, Usage, Value
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.event import ContentPurged, Event, LimitsChanged, StateChanged
-from evalbus_server.model.experiment import Criterion, Experiment
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
 from evalbus_server.model.trial import StoredResult, StoredScore, epoch_of, position_of

@@ -10,8 +10,8 @@ from typing import Any
 from evalbus import Item, MetricDeclaration, Output, Score, SettingsInvalid, Value
 from evalbus._settings import settings_type
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import MetricUse
 from evalbus_server.model.faults import suggestion
+from evalbus_server.model.plugin_use import MetricUse
 from evalbus_server.scorer.mapping import parse_path, parse_score_path
 from evalbus_server.scorer.metrics.base import INPUTS, Find, Mapped, Metric, MetricFault, MetricRow
 from evalbus_server.scorer.metrics.corpus import CORPUS

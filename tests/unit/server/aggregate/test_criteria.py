@@ -14,7 +14,7 @@ from evalbus import Money, Usage
 from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.aggregate.summary import summarise
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import Criterion
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.reducers import SHARES
 from evalbus_server.model.run import Counts, RunState, Verdict

@@ -16,7 +16,7 @@ from evalbus_server.aggregate import ordered
 from evalbus_server.aggregate.reduce import parse_reducer
 from evalbus_server.aggregate.steps import Work
 from evalbus_server.aggregate.summary import summarise, summarise_in_steps
-from evalbus_server.model.experiment import Criterion
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.numbers import Column, RunNumbers
 from evalbus_server.model.run import Counts, RunState, Verdict
 from evalbus_server.model.summary import Distribution, Interval

@@ -12,7 +12,7 @@ from evalbus_server.dataset import command
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.dataset.refusal import DatasetInvalid
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import DatasetUse
+from evalbus_server.model.dataset_use import DatasetUse
 
 
 def printed(tmp_path, script: str, *arguments: str) -> list[str]:

@@ -13,7 +13,7 @@ from evalbus_server.dataset.lines import LineIndex
 from evalbus_server.dataset.read import ReadOptions, read_file, read_stream
 from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.dataset.source import Format
-from evalbus_server.model.experiment import FieldSource
+from evalbus_server.model.dataset_use import FieldSource
 
 
 def read(text: str, format: Format = "json", **options) -> list[Item]:

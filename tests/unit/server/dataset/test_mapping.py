@@ -12,7 +12,7 @@ from evalbus import NULL, Item, Message, Money, Output, Span, Timing, ToolCall, 
 from evalbus_server.dataset.read import ReadOptions, inline, read_file, read_records
 from evalbus_server.dataset.refusal import DatasetInvalid
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import FieldSource
+from evalbus_server.model.dataset_use import FieldSource
 
 
 def mapped(record: dict[str, Any], **fields: Any) -> Item:

@@ -12,7 +12,7 @@ from evalbus_server.dataset import read as module
 from evalbus_server.dataset.read import ReadOptions, read_batches, read_file, read_records, read_stream
 from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.errors import Invalid
-from evalbus_server.model.experiment import DatasetUse
+from evalbus_server.model.dataset_use import DatasetUse
 
 
 def lines(*documents: object) -> str:

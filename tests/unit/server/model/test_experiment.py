@@ -9,15 +9,10 @@ import jsonschema
 import pytest
 
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.experiment import (
-    Criterion,
-    Epochs,
-    Experiment,
-    FieldSource,
-    Limits,
-    json_schema,
-    resolve_env,
-)
+from evalbus_server.model.bounds import Criterion, Limits
+from evalbus_server.model.dataset_use import FieldSource
+from evalbus_server.model.environment import resolve_env
+from evalbus_server.model.experiment import Epochs, Experiment, json_schema
 from evalbus_server.model.written import ErrorLimit
 
 SMALL: dict[str, Any] = {"name": "small", "dataset": {"name": "support"}}

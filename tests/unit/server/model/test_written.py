@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbus_server.model.experiment import Limits
+from evalbus_server.model.bounds import Limits
 from evalbus_server.model.paths import format_path, parse_path
 from evalbus_server.model.reducers import parse_reducer
 from evalbus_server.model.written import ErrorLimit, format_duration, parse_duration

@@ -4,7 +4,7 @@ import pytest
 
 from evalbus import Direction, PluginInfo, ScoreDeclaration, ScorerInfo
 from evalbus_server.errors import Invalid
-from evalbus_server.model.experiment import ScorerUse
+from evalbus_server.model.plugin_use import ScorerUse
 from evalbus_server.runner.names import score_keys, scorer_names
 
 

@@ -16,7 +16,8 @@ import pytest
 from evalbus import Item, Output, Score
 from evalbus import scorer as scorer_plugin
 from evalbus_server.errors import Invalid, Reason, Unfit
-from evalbus_server.model.experiment import Experiment, Limits
+from evalbus_server.model.bounds import Limits
+from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.runner.limits import Watchdog
 from tests.unit.server.runner.test_runs import desk, numbered, target_of

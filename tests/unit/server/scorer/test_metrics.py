@@ -12,7 +12,7 @@ import pytest
 
 from evalbus import Item, MetricDeclaration, Output, Score, ScoreTask, Value
 from evalbus_server.errors import Invalid
-from evalbus_server.model.experiment import MetricUse
+from evalbus_server.model.plugin_use import MetricUse
 from evalbus_server.scorer.metrics import METRICS, MetricFault, MetricRow, asked_metric
 
 FOLDER = Path(__file__).parents[3] / "data" / "vectors"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from evalbus import ScoreStatus
-from evalbus_server.model.experiment import Keep
+from evalbus_server.model.bounds import Keep
 from evalbus_server.model.result_filter import ResultFilter, ScoreFilter
 from evalbus_server.model.run import Outcome, Run, RunState, Selection
 from evalbus_server.store import Extent, RunFilter, Store
