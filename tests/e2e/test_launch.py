@@ -14,6 +14,7 @@ from evalbus import Failure, FailureOrigin, Item, Output
 from evalbus._plugin import Open
 from evalbus_server.errors import Reason, Unfit, Unreachable
 from evalbus_server.model.trial import OpenTrial
+from evalbus_server.plugin import remote
 from evalbus_server.plugin.codec import ScorerCodec, TargetCodec
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.launch import FixedAddress, LaunchedProcess
@@ -101,6 +102,25 @@ async def test_a_process_that_does_not_come_up_says_why(way: str, limit: float, 
 
     assert caught.value.reason is reason
     assert time.monotonic() - began < limit + 60
+
+
+async def test_a_process_that_dies_without_a_word_to_open_is_not_waited_for(tmp_path: Path, monkeypatch):
+    """It has taken the connection and said nothing, so only its end tells; the limit for `open` is far away (PL-08)."""
+    monkeypatch.setattr(remote, "OPEN_LIMIT", 600.0)
+    mark = tmp_path / "deaf"
+    plugin = odd("deaf", str(mark))
+    try:
+        await plugin.reach()
+        async with asyncio.timeout(60):
+            while not mark.exists():
+                await asyncio.sleep(0.02)
+        with pytest.raises(Unreachable, match=r"'deaf' broke at `open`: .*exit code 6.*no ears") as caught:
+            async with asyncio.timeout(60):
+                await plugin.converse(Open(plugin="deaf"))
+    finally:
+        await plugin.close()
+
+    assert caught.value.reason is Reason.PLUGIN_UNREACHABLE
 
 
 async def test_a_program_that_is_missing_or_not_executable_is_named(tmp_path: Path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -23,9 +23,13 @@ from evalbus_server.plugin.port import ConversationLost, Flight, Received
 from evalbus_server.plugin.reduce import Batches, Reduced, reduce_over
 from evalbus_server.plugin.salvage import Unreadable
 
+T = TypeVar("T")
+
 BYTES_A_MESSAGE = 1024 * 1024
 OPEN_LIMIT = 60.0
 """Seconds that a plugin has to answer `open`: a model may have to be loaded."""
+LAST_WORD = 0.5
+"""Seconds until what a process said of `open` at its very end has come through."""
 _HOPELESS = frozenset(
     {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 )
@@ -118,30 +122,45 @@ class RemotePlugin:
         call = self._codec.describe(self._channel)(
             request, timeout=self._place.limit, wait_for_ready=True, metadata=authorisation(self._place.token)
         )
-        answer = asyncio.ensure_future(call)
-        death = asyncio.ensure_future(self._place.lost())
         try:
-            await asyncio.wait({answer, death}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                response = answer.result()
-            else:
-                raise Unreachable(Reason.PLUGIN_START_FAILED, f"{self._what()} {death.result()}")
+            response = await self._while_it_lives(call)
+        except _Died as died:
+            await self._hang_up()
+            raise Unreachable(Reason.PLUGIN_START_FAILED, f"{self._what()} {died}") from None
         except grpc.aio.AioRpcError as error:
             await self._hang_up()
             raise await self._unreachable(error) from None
         except BaseException:
             await self._hang_up()
             raise
-        finally:
-            for waiting in (answer, death):
-                waiting.cancel()
-            await asyncio.gather(answer, death, return_exceptions=True)
         if isinstance(response, Unreadable):
             raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself unreadably: {response.why}")
         try:
             return [wire.plugin_info_from_proto(message) for message in response.plugins]
         except ContractBroken as broken:
             raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself wrongly: {broken}") from None
+
+    async def _while_it_lives(self, answer: Awaitable[T], moment: float = 0.0) -> T:
+        """An answer of the plugin, which has *moment* seconds to come after the process has ended.
+
+        A call that waits for a connection would not notice the end.
+
+        Raises:
+            _Died: the process ended without it.
+        """
+        waiting = asyncio.ensure_future(answer)
+        death = asyncio.ensure_future(self._place.lost())
+        try:
+            await asyncio.wait({waiting, death}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done() and moment:
+                await asyncio.wait({waiting}, timeout=moment)
+            if waiting.done():
+                return waiting.result()
+            raise _Died(death.result())
+        finally:
+            for future in (waiting, death):
+                future.cancel()
+            await asyncio.gather(waiting, death, return_exceptions=True)
 
     def _what(self) -> str:
         return f"plugin {self._name!r} {self._place}" if self._name else f"the plugin {self._place}"
@@ -193,7 +212,11 @@ class RemotePlugin:
         conversation = GrpcConversation(call, self._codec)
         try:
             async with asyncio.timeout(OPEN_LIMIT):
-                await conversation.open(opening, info.name)
+                await self._while_it_lives(conversation.open(opening, info.name), LAST_WORD)
+        except _Died:
+            await conversation.abandon()
+            message = f"plugin {info.name!r} broke at `open`: its process ended{await self._place.last_words()}"
+            raise Unreachable(Reason.PLUGIN_UNREACHABLE, message) from None
         except TimeoutError:
             await conversation.abandon()
             raise Unreachable(
@@ -238,6 +261,10 @@ class RemotePlugin:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             await channel.close()
+
+
+class _Died(Exception):
+    """The process ended before it had answered; the text says how."""
 
 
 class GrpcConversation:
