@@ -261,6 +261,7 @@ class SharedPlace:
         self._address = ""
         self.token = shared.process.token
         self.hint = shared.process.hint
+        self.token_hint = shared.process.token_hint
         self.limit = shared.process.limit
 
     def __str__(self) -> str:

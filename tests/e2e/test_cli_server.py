@@ -130,5 +130,9 @@ def test_the_token_is_that_of_the_environment(desk, tmp_path):
     with serving(other, env=token) as (_, address):
         refused = other.run("runs", "list", "--server", address)
         assert refused.code == 2
-        assert "token" in refused.reason
+        assert refused.reason == f"evalbus: the server at {address} wants a token; set EVALBUS_TOKEN"
+        wrong = other.run("run", "sums.yaml", "--server", address, env={"EVALBUS_TOKEN": "of-yesterday"})
+        assert wrong.code == 2
+        assert wrong.reason == f"evalbus: the server at {address} does not know this token; correct EVALBUS_TOKEN"
+        assert refused.err.count("\n") == wrong.err.count("\n") == 1
         assert other.run("runs", "list", "--server", address, env=token).out == "No runs.\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalbus import Failure, FailureOrigin, Item, Output
+from evalbus import Failure, FailureOrigin, Item, Output, start_server, target
 from evalbus._plugin import Open
 from evalbus_server.errors import Reason, Unfit, Unreachable
 from evalbus_server.model.trial import OpenTrial
@@ -30,6 +30,12 @@ def odd(way: str, *more: str, limit: float = 20.0) -> RemotePlugin:
     return RemotePlugin(
         LaunchedProcess(["python", "odd.py", way, *more], str(PLUGINS), {}, limit=limit), TargetCodec(), ""
     )
+
+
+@target("shout", mode="inline")
+def shout(item: Item) -> str:
+    """Answer in capitals."""
+    return item.input.text.upper()
 
 
 def alive(pid: int) -> bool:
@@ -236,6 +242,37 @@ async def test_an_address_where_nobody_listens_is_named():
 
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         await plugin.reach()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("", r"wants a token; give it beside the address, as in token: \$\{env:NAME\}: "),
+        ("of yesterday", "does not know the token that `token` gives: "),
+    ],
+)
+async def test_a_plugin_that_lets_nobody_in_without_its_token_says_what_to_set(given: str, says: str):
+    """The key of the experiment file, and whether it is missing or wrong; the token itself is not said."""
+    server = await start_server(shout, token="s3cret")
+    try:
+        with pytest.raises(Unreachable, match=f"^the plugin at {server.address} {says}") as caught:
+            await RemotePlugin(FixedAddress(server.address, given), TargetCodec(), "").reach()
+    finally:
+        await server.stop(0)
+
+    assert caught.value.reason is Reason.PLUGIN_UNREACHABLE
+    assert "\n" not in str(caught.value)
+    assert given not in str(caught.value) or not given
+
+
+async def test_a_process_that_refuses_the_token_it_was_started_with_is_told_apart():
+    """It was given one, so nothing is to be set in the experiment."""
+    plugin = odd("forgetful")
+    try:
+        with pytest.raises(Unreachable, match="refuses the token that it was started with in EVALBUS_TOKEN"):
+            await plugin.reach()
+    finally:
+        await plugin.close()
 
 
 async def test_a_wrong_kind_or_name_is_refused_with_what_there_is():

@@ -232,12 +232,17 @@ REFUSED = (
     unreachable("describe_cancelled_error", "did not answer Describe within 0.5 s"),
     unreachable("describe_aborts", "INTERNAL: no self-knowledge"),
     unreachable("describe_long_details", "error text has 17000 bytes"),
-    unreachable("describe_unauthenticated", "wants another token"),
+    unreachable(
+        "describe_unauthenticated", r"wants a token; give it beside the address, as in token: \$\{env:NAME\}: no token"
+    ),
     unreachable("open_silent", "did not answer `open` within 0.5 s"),
     unreachable("open_cancelled_error", "did not answer `open` within 0.5 s"),
     unreachable("open_aborts", "broke at `open`: INTERNAL: cannot open"),
     unreachable("open_raises", r"broke at `open`: .*error text has 700\d\d bytes"),
-    unreachable("open_unauthenticated", "broke at `open`: UNAUTHENTICATED: who are you"),
+    unreachable(
+        "open_unauthenticated",
+        "broke at `open`: UNAUTHENTICATED: who are you; it wants a token; give it beside the address",
+    ),
     unfit("open_refused", r"refused: there is no licence \(NO_LICENCE\)$", Reason.PLUGIN_REFUSED),
     unfit("open_refused_at_length", "refused: many words many words", Reason.PLUGIN_REFUSED),
     unfit("open_refused_without_a_word", "refused: it does not say why", Reason.PLUGIN_REFUSED),

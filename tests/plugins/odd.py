@@ -76,6 +76,9 @@ def main(way: str) -> None:
     elif way == "garbage":
         sys.stdout.write("\x00garbage\n" * 200_000)
         serve(odd)
+    elif way == "forgetful":
+        os.environ["EVALBUS_TOKEN"] = "another"
+        serve(odd)
     elif way == "deaf":
         asyncio.run(deaf(sys.argv[2]))
     elif way == "child":

@@ -63,13 +63,20 @@ class Tls:
 class Connection:
     """A channel to a server. Nothing is connected before the first call."""
 
-    def __init__(self, address: str, token: str | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self, address: str, token: str | None = None, tls: Tls | None = None, *, token_is: str = "token="
+    ) -> None:
         """*address* is `host:port` or `unix:/path`; *token* goes along with every call.
+
+        *token_is* says where a caller gives the token, for whoever is not let in without it.
 
         Raises:
             OSError: the root certificates cannot be read.
         """
         self.address = address
+        self._token_hint = (
+            f"does not know this token; correct {token_is}" if token else f"wants a token; set {token_is}"
+        )
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = _channel(address, tls)
         self.runs = run_pb2_grpc.RunServiceStub(self._channel)
@@ -169,7 +176,7 @@ class Connection:
             async for message in call:
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise _failed(error, self.address) from None
+            raise self._failed(error) from None
         finally:
             call.cancel()  # whoever stops listening ends the call
 
@@ -177,7 +184,12 @@ class Connection:
         try:
             return await call
         except grpc.aio.AioRpcError as error:
-            raise _failed(error, self.address) from None
+            raise self._failed(error) from None
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> CallFailed:
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return CallFailed("UNAUTHENTICATED", f"the server at {self.address} {self._token_hint}", error.code().name)
+        return _failed(error, self.address)
 
 
 def _channel(address: str, tls: Tls | None) -> grpc.aio.Channel:

@@ -55,7 +55,9 @@ class Remote:
         The token is $EVALBUS_TOKEN. gRPC takes root certificates from $GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
         """
         tls = Tls() if address.startswith(ENCRYPTED) else None
-        self._server = Connection(address.removeprefix(ENCRYPTED), environ.get(TOKEN_VARIABLE), tls)
+        self._server = Connection(
+            address.removeprefix(ENCRYPTED), environ.get(TOKEN_VARIABLE), tls, token_is=TOKEN_VARIABLE
+        )
 
     async def __aenter__(self) -> Remote:
         """The server itself."""

@@ -37,6 +37,11 @@ class FixedAddress:
         """*limit* is in seconds."""
         self._address = address
         self.token = token
+        self.token_hint = (
+            "does not know the token that `token` gives"
+            if token
+            else "wants a token; give it beside the address, as in token: ${env:NAME}"
+        )
         self.limit = limit
 
     def __str__(self) -> str:
@@ -68,6 +73,7 @@ class LaunchedProcess:
     """
 
     hint = ""
+    token_hint = "refuses the token that it was started with in EVALBUS_TOKEN"
 
     def __init__(
         self, argv: Sequence[str], folder: str, environment: Mapping[str, str], *, limit: float = 30.0
