@@ -161,6 +161,12 @@ class _Part:
         except (TypeError, ValueError) as error:
             raise self.fault(key, f"has no form in JSON: {error}") from None
 
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        value = self.take(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.fault(key, f"must be a mapping, not {type(value).__name__}")
+        return value or {}
+
     def numbers(self, key: str) -> list[pb.ScoreNumber]:
         """A number for all scores, or a map by score."""
         value = self.take(key)
@@ -230,10 +236,20 @@ def _item(part: _Part, key: str, record: Any) -> Item:
 def _plugin(part: _Part) -> pb.PluginUse:
     message = pb.PluginUse(plugin=part.text("plugin"), settings=part.json("settings"))
     address, command, builtin = part.text("address"), part.texts("command"), part.text("use")
-    token, tls, environment = part.text("token"), part.take("tls"), part.take("env") or {}
+    token, tls, environment = part.text("token"), part.take("tls"), part.mapping("env")
     start_limit, python = part.duration("start_limit"), part.text("python")
-    if sum(map(bool, (address, command, builtin))) != 1:
+    ways = [key for key, way in (("use", builtin), ("command", command), ("address", address)) if way]
+    if len(ways) != 1:
         raise part.fault("", "needs exactly one of use, command and address")
+    adapted = is_adapted(builtin)
+    for key, given, fits, needs in (
+        ("env", environment, bool(command) or adapted, f"command, not with {ways[0]}"),
+        ("tls", tls is not None, bool(address), f"address, not with {ways[0]}"),
+        ("token", token, bool(address), f"address, not with {ways[0]}"),
+        ("python", python, adapted, "a scorer of another library in use"),
+    ):
+        if given and not fits:
+            raise part.fault(key, f"goes with {needs}; leave it out")
     if address:
         message.address.target = address
         message.address.token = token
@@ -246,7 +262,7 @@ def _plugin(part: _Part) -> pb.PluginUse:
     elif command:
         message.command.argv.extend(command)
         _process(message.command, environment, start_limit)
-    elif is_adapted(builtin):
+    elif adapted:
         message.adapter.use, message.adapter.python = builtin, python
         _process(message.adapter, environment, start_limit)
     else:
@@ -271,7 +287,7 @@ def _scorer(part: _Part) -> pb.ScorerUse:
         sampling=part.sampling("sampling"),
         against=part.text("against"),
     )
-    for name, path in (part.take("map") or {}).items():
+    for name, path in part.mapping("map").items():
         message.map.add(input=str(name), path=str(path))
     for index, metric in enumerate(part.many("metrics")):
         each = {"use": metric} if isinstance(metric, str) else metric
@@ -283,7 +299,7 @@ def _scorer(part: _Part) -> pb.ScorerUse:
 
 def _metric(part: _Part) -> pb.MetricUse:
     message = pb.MetricUse(use=part.text("use"), name=part.text("name"), settings=part.json("settings"))
-    for name, path in (part.take("map") or {}).items():
+    for name, path in part.mapping("map").items():
         message.map.add(input=str(name), path=str(path))
     part.end()
     return message

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from evalbus import CallFailed
 from evalbus._experiment import experiment_to_proto
+from evalbus_server.errors import Invalid
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.wire.experiment import experiment_from_proto
 
@@ -48,3 +50,40 @@ def test_a_client_says_an_experiment_in_the_words_of_a_file(document: dict[str, 
     assert received == Experiment.parse(document)
     assert received.digest() == Experiment.parse(document).digest()
     assert items == ()
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        ({"command": ["python", "s.py"], "token": "t"}, "token: goes with address, not with command; leave it out"),
+        ({"command": ["python", "s.py"], "tls": {}}, "tls: goes with address, not with command; leave it out"),
+        ({"address": "a:1", "env": {"A": "b"}}, "env: goes with command, not with address; leave it out"),
+        ({"use": "exact_match", "env": {"A": "b"}}, "env: goes with command, not with use; leave it out"),
+        ({"use": "exact_match", "token": "t"}, "token: goes with address, not with use; leave it out"),
+        ({"use": "autoevals.Levenshtein", "tls": {}}, "tls: goes with address, not with use; leave it out"),
+        ({"address": "a:1", "python": "p"}, "python: goes with a scorer of another library in use; leave it out"),
+    ],
+)  # fmt: skip
+def test_a_client_drops_nothing_that_goes_with_another_way(use: dict[str, Any], said: str) -> None:
+    document = {**SMALL, "scorers": [use]}
+
+    with pytest.raises(CallFailed) as refused:
+        experiment_to_proto(document)
+    assert (refused.value.reason, str(refused.value)) == ("EXPERIMENT_INVALID", f"scorers[0].{said}")
+    with pytest.raises(Invalid, match=said.partition(": ")[2]):  # as a file with it would be
+        Experiment.parse(document)
+
+
+def test_a_client_passes_on_the_environment_of_what_serves_another_library() -> None:
+    document = {**SMALL, "scorers": [{"use": "autoevals.Factuality", "env": {"A": "b"}, "python": "p"}]}
+
+    assert experiment_from_proto(experiment_to_proto(document))[0] == Experiment.parse(document)
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [({"command": ["s"], "env": ["A"]}, "env"), ({"use": "includes", "map": "output"}, "map")],
+)
+def test_a_client_refuses_a_list_of_pairs_that_is_none(use: dict[str, Any], said: str) -> None:
+    with pytest.raises(CallFailed, match=rf"scorers\[0\]\.{said}: must be a mapping"):
+        experiment_to_proto({**SMALL, "scorers": [use]})
