@@ -15,7 +15,10 @@ def cache(
     server: Server = None,
     as_json: Json = False,
 ) -> int:
-    """Show how many answers of targets are remembered for runs with `cache: true`, or forget them."""
+    """Count the answers of targets that runs remember, or forget them.
+
+    An experiment with `cache: true` remembers them.
+    """
     one_place(db, server)
     from evalbus_server.cli import remembered
     from evalbus_server.cli.reading import Place
