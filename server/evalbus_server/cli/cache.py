@@ -15,7 +15,7 @@ def cache(
     server: Server = None,
     as_json: Json = False,
 ) -> int:
-    """Count the answers of targets that runs remember, or forget them.
+    """Count the answers that runs remember, or forget them.
 
     An experiment with `cache: true` remembers them.
     """
