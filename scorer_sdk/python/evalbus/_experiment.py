@@ -88,6 +88,12 @@ class _Part:
         data = self.take(key)
         return _Part({} if data is None else data, f"{self.where}.{key}" if self.where else key)
 
+    def mapping(self, key: str) -> Mapping[Any, Any]:
+        value = self.take(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.fault(key, f"must be a mapping, not {type(value).__name__}")
+        return value or {}
+
     def many(self, key: str) -> list[Any]:
         value = self.take(key)
         if value is None:
@@ -329,6 +335,11 @@ def _limits(part: _Part) -> pb.Limits:
             value = inner.whole(key)
             if value is not None:
                 setattr(message.trial, key, value)
+        inner.end()
+    pool = part.take("pool")
+    if pool is not None:
+        inner = _Part(pool, f"{part.where}.pool")
+        message.pool.CopyFrom(pb.PoolUse(name=inner.text("name"), concurrency=inner.whole("concurrency", 0)))
         inner.end()
     part.end()
     return message

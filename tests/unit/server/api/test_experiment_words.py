@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from evalbus import CallFailed
 from evalbus._experiment import experiment_to_proto
 from evalbus_server.errors import Invalid
-from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.bounds import Criterion, Keep, Limits, PoolUse, TrialBounds
+from evalbus_server.model.experiment import Epochs, Experiment
+from evalbus_server.model.plugin_use import MetricUse, ScorerUse
 from evalbus_server.wire.experiment import experiment_from_proto
 
 SMALL: dict[str, Any] = {"name": "x", "dataset": {"name": "d"}}
@@ -38,6 +41,7 @@ EXPERIMENTS: list[dict[str, Any]] = [
     {**SMALL, "limits": {"concurrency": 100, "timeout": "250ms", "trial_timeout": "1h", "silence": "90s", "deadline": "2d"}},
     {**SMALL, "limits": {"retries": 0, "max_errors": 0, "tokens": 0, "cost": 0.1, "currency": "EUR"}},
     {**SMALL, "limits": {"max_errors": "12.5%", "cost": 1234.567891, "trial": {"messages": 3, "steps": 4}}},
+    {**SMALL, "limits": {"pool": {"name": "gpu", "concurrency": 4}, "trial": {"tokens": 5}}},
     {**SMALL, "criteria": [{"metric": "pass_rate", "min": 0.9}, {"metric": "mean", "scorer": "s", "max": 1, "severity": "warn"}]},
     {**SMALL, "criteria": [{"metric": "mean", "baseline": "r1", "max_drop": 0, "min_coverage": 0.5, "label": "no worse"}]},
 ]  # fmt: skip
@@ -87,3 +91,36 @@ def test_a_client_passes_on_the_environment_of_what_serves_another_library() -> 
 def test_a_client_refuses_a_list_of_pairs_that_is_none(use: dict[str, Any], said: str) -> None:
     with pytest.raises(CallFailed, match=rf"scorers\[0\]\.{said}: must be a mapping"):
         experiment_to_proto({**SMALL, "scorers": [use]})
+
+
+def sections() -> list[tuple[str, str]]:
+    """Each part of an experiment that has the same keys for a client as in a file, with each of its keys."""
+    parts: dict[str, type[BaseModel]] = {
+        "": Experiment,
+        "limits": Limits,
+        "limits.trial": TrialBounds,
+        "limits.pool": PoolUse,
+        "epochs": Epochs,
+        "keep": Keep,
+        "criteria": Criterion,
+        "scorers": ScorerUse,
+        "scorers.metrics": MetricUse,
+    }
+    own = {"folder", "python"}  # where the file stands, and an environment that it names
+    return [(where, key) for where, part in parts.items() for key in part.model_fields if key not in own]
+
+
+@pytest.mark.parametrize(("where", "key"), sections())
+def test_a_client_knows_every_key_of_a_file(where: str, key: str) -> None:
+    """A key whose value cannot be right is refused for its value, not for its name."""
+    document: dict[str, Any] = {key: object()}
+    if where == "scorers" and key in ("env", "tls"):
+        document.update({"address": "a:1"} if key == "tls" else {"command": ["a"]})
+    for part in reversed(where.split(".") if where else []):
+        document = {part: [document] if part in ("criteria", "scorers", "metrics") else document}
+
+    with pytest.raises(CallFailed) as caught:
+        experiment_to_proto({**({} if where == "" else SMALL), **document})
+
+    assert "unknown key" not in str(caught.value)
+    assert key in str(caught.value)
