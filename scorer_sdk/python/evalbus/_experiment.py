@@ -88,12 +88,6 @@ class _Part:
         data = self.take(key)
         return _Part({} if data is None else data, f"{self.where}.{key}" if self.where else key)
 
-    def mapping(self, key: str) -> Mapping[Any, Any]:
-        value = self.take(key)
-        if value is not None and not isinstance(value, Mapping):
-            raise self.fault(key, f"must be a mapping, not {type(value).__name__}")
-        return value or {}
-
     def many(self, key: str) -> list[Any]:
         value = self.take(key)
         if value is None:

@@ -155,9 +155,15 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     if verdict is not None:
         told = reason_of(document).removeprefix(f"{verdict}: ")
         yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {plain(told)}" if told else "")
-    errored = document["counts"]["errored"]
-    if verdict == "PASS" and errored:
-        yield Text(f"note     {_of_trials(errored, document['counts'])} errored: no criterion looks at that", "yellow")
+    yield from _notes(document)
+
+
+def _notes(document: Document) -> Iterator[Text]:
+    counts = document["counts"]
+    if document["verdict"] == "PASS" and counts["errored"]:
+        yield Text(f"note     {_of_trials(counts['errored'], counts)} errored: no criterion looks at that", "yellow")
+    if document["state"] == "COMPLETED" and (reason := document.get("reason")):
+        yield Text(f"note     {plain(reason)}", "yellow")
 
 
 def _usage(usage: Document | None) -> str:

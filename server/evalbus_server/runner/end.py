@@ -14,7 +14,15 @@ from evalbus_server.runner.summarise import summarise_at_once
 GRACE = 10.0
 """Seconds that trials in flight get when a run is stopped, before they are cancelled."""
 RETRY_CANCELLED = "CANCELLED: the retry of the run; what it has not replaced stands"
+RETRY_ENDED = "; the retry of the run has ended, and what it has not replaced stands"
 STOPPED_BEFORE = "INTERRUPTED: stopped before it was done"
+MILDER: dict[RunState, tuple[RunState | None, ...]] = {
+    RunState.PAUSED: (None,),
+    RunState.INTERRUPTED: (None, RunState.PAUSED),
+    RunState.ABORTED: (None, RunState.PAUSED),
+    RunState.CANCELLED: (None, RunState.PAUSED, RunState.INTERRUPTED),
+}
+"""For each end that a run may be asked for: the ends which it takes the place of while trials are still in flight."""
 
 
 def cancel(floor: Floor, run_id: str) -> Run:
@@ -72,7 +80,7 @@ async def stop_all(floor: Floor, grace: float) -> None:
 
 def end(working: Working, state: RunState, reason: str, *, grace: float | None) -> None:
     """Let a run end in *state*; trials in flight get *grace* seconds, or as long as they take (None)."""
-    if working.ending is None or working.ending is RunState.PAUSED:
+    if working.ending in MILDER[state]:
         working.ending, working.reason = state, reason
         working.asked_to_end.set()
     line = working.line

@@ -84,7 +84,7 @@ class Progress:
 
     counts: Counts
     answered: int
-    """Trials that the target has answered, from the start of the run."""
+    """Trials that the target has answered, or need not be asked, from the start of the run."""
     in_flight: int
     means: list[tuple[str, int, float | None]]
     """By score key: values in this session, and their mean."""
@@ -107,7 +107,7 @@ class Line:
         watchdog: Watchdog,
         answered: int = 0,
     ) -> None:
-        """*answered* is how many trials the target has answered in earlier sessions."""
+        """*answered* is how many trials need no answer of the target any more."""
         self.run = run
         self.counts = run.counts
         self._open_page = open_page
@@ -232,6 +232,7 @@ class Line:
         fit = [trial for trial in trials if assigning.assign(trial)]
         if len(fit) < len(trials):
             asked = {trial.trial_id for trial in fit}
+            self._answered += len(trials) - len(fit)
             self._store(results=[self._result(trial, None) for trial in trials if trial.trial_id not in asked])
         return fit
 
@@ -271,6 +272,7 @@ class Line:
                 outputs.append(OutputRecord(trial.trial_id, trial.output, 0, 0, None))
                 if self._judged_by_nobody(trial):
                     results.append(self._result(trial, None))
+        self._answered += len(trials)
         self._store(outputs=outputs, results=results)
 
     def target_answered(self, flights: list[Flight]) -> None:

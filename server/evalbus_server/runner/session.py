@@ -18,7 +18,7 @@ from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.model.trial import Changes
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.crew import Crew
-from evalbus_server.runner.end import RETRY_CANCELLED, end
+from evalbus_server.runner.end import RETRY_CANCELLED, RETRY_ENDED, end
 from evalbus_server.runner.floor import PAGE, Floor, Working
 from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
@@ -59,7 +59,7 @@ async def _work(floor: Floor, working: Working) -> None:
         state, reason = RunState.INTERRUPTED, "STOPPED: the server ended before it was done"
         raise
     except Exception as error:  # a trouble of a plugin or the store, or a fault of ours: the server goes on
-        state, reason = RunState.ABORTED, _told(error, run_id)
+        state, reason = _broken_off(floor, working, _told(error, run_id))
     finally:
         if working.hard is not None:
             working.hard.cancel()
@@ -85,7 +85,7 @@ async def _turn(floor: Floor, working: Working) -> AsyncIterator[None]:
 
 async def _carry(floor: Floor, working: Working) -> None:
     run, crew, store = working.run, working.crew, floor.store
-    stored = store.output_count(run)
+    stored, answered = store.output_count(run), store.answered_count(run)
     experiment = working.experiment
     limits = experiment.limits
     loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ async def _carry(floor: Floor, working: Working) -> None:
 
     watchdog = working.watchdog = Watchdog(limits, abort)
     crew.budget.abort = abort
-    if stored:
+    if run.session > 1:  # also where nothing is stored but what failed
         crew.budget.resume(await store.spent(run, limits.currency))
     fresh = stored == 0 and run.counts.done == 0
     line = Line(
@@ -103,7 +103,7 @@ async def _carry(floor: Floor, working: Working) -> None:
         open_page=lambda epoch, after, limit: store.open_page(run, epoch, after=after, limit=limit, fresh=fresh),
         judge=judge,
         watchdog=watchdog,
-        answered=stored,
+        answered=answered,
     )
     line.cache = await _cache_of(floor, working)
     if store.retries_left(run) or not experiment.keep.outputs:
@@ -184,9 +184,23 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
     if working.ending is RunState.CANCELLED and counts.pending == 0:
         floor.store.give_up_retry(working.run.id)
         return RunState.COMPLETED, RETRY_CANCELLED
+    if working.ending is RunState.ABORTED:
+        return _broken_off(floor, working, working.reason)
     if working.ending is not None:
         return working.ending, working.reason
-    return RunState.ABORTED, f"{Reason.INTERNAL}: {left} trials are left over"
+    return _broken_off(floor, working, f"{Reason.INTERNAL}: {left} trials are left over")
+
+
+def _broken_off(floor: Floor, working: Working, reason: str) -> tuple[RunState, str]:
+    """The end of a run that could not go on, or reached a limit: of one with all results, only the retry is over."""
+    counts = working.run.counts if working.line is None else working.line.counts
+    try:
+        if counts.pending or not floor.store.retries_left(working.run):
+            return RunState.ABORTED, reason
+        floor.store.give_up_retry(working.run.id)
+    except StoreTrouble:
+        return RunState.ABORTED, reason
+    return RunState.COMPLETED, f"{reason}{RETRY_ENDED}"
 
 
 async def _close(floor: Floor, working: Working, state: RunState, reason: str) -> None:
@@ -196,7 +210,9 @@ async def _close(floor: Floor, working: Working, state: RunState, reason: str) -
     try:
         ended = replace(floor.store.run(run_id), state=state)
         verdict = await _verdict(floor, ended) if state.over else None
-        await take_out(floor, ended, partial(summarise, floor))
+        if not await _take_out(floor, ended):
+            state, reason = RunState.ABORTED, f"{Reason.INTERNAL}: it still keeps what it is not to keep; resume it"
+            verdict = Verdict.INCONCLUSIVE
         ready = True
         floor.store.change_state(run_id, state, reason=reason, verdict=verdict)
         _log.info("run ended", run=run_id, state=state.name, reason=reason.partition(":")[0])
@@ -212,6 +228,18 @@ async def _close(floor: Floor, working: Working, state: RunState, reason: str) -
         floor.working.pop(run_id, None)
         working.over.set()
         floor.bell.ring(run_id)
+
+
+async def _take_out(floor: Floor, run: Run) -> bool:
+    """Take out what the run is not to keep; False where that failed by a fault of ours."""
+    try:
+        await take_out(floor, run, partial(summarise, floor))
+    except StoreTrouble:
+        raise
+    except Exception:
+        _log.exception("what the run is not to keep could not be taken out", run=run.id)
+        return False
+    return True
 
 
 async def _verdict(floor: Floor, run: Run) -> Verdict:

@@ -260,6 +260,11 @@ class Reader:
         found = self._connection.row("SELECT count(*) FROM output WHERE run = ?", (self._numbers(run.id)[2],))
         return found[0] if found else 0
 
+    def answered_count(self, run: Run) -> int:
+        """How many trials of a run have an output, or ended without one and are not to be retried."""
+        number, _, outputs = self._numbers(run.id)
+        return trials.answered(self._connection, number, outputs)
+
     def counts(self, run: Run) -> Counts:
         """The counts of a run, from its results."""
         return runs.count_results(self._connection, self._numbers(run.id)[0], run.counts.planned)

@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 
 from evalbus import Usage
 from evalbus_server.model.assignment import Assigned
+from evalbus_server.model.run import Outcome
 from evalbus_server.model.trial import EPOCH_BITS, OpenTrial, StoredItem, position_of
 from evalbus_server.store import rows, selected
-from evalbus_server.store.connection import Row
+from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.datasets import AS_OF
 from evalbus_server.store.documents import dumps, loads
 from evalbus_server.store.runs import OfRun
@@ -56,6 +57,14 @@ PAGE_OF_UNJUDGED = f"""
 """
 PAGE_OF_UNFINISHED = f"""
     SELECT o.id, o.trial, {_RESULT} FROM output o WHERE o.id > :after AND o.id < :end ORDER BY o.id LIMIT :limit
+"""
+ANSWERED = f"""
+    SELECT (SELECT count(*) FROM output WHERE run = :outputs) + (SELECT count(*) FROM result r
+        WHERE r.run = :run AND r.outcome = {Outcome.ERRORED.value}
+        AND NOT EXISTS (SELECT 1 FROM output o
+            WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position)
+        AND NOT EXISTS (SELECT 1 FROM retry m
+            WHERE m.run = :run AND m.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position AND m.key = -1))
 """
 OWN_SCORERS = f"""
     SELECT j.value, json_extract(i.detail, '$.scorers') FROM json_each(:trials) j
@@ -140,6 +149,12 @@ def unfinished(of: OfRun, *, after: int, limit: int) -> tuple[list[OpenTrial], i
         return [], after
     trials, looked_at = _found(of, page, base)
     return [trial for _, trial in trials], looked_at
+
+
+def answered(connection: Connection, run: int, outputs: int) -> int:
+    """How many trials of a run have an output, or ended without one for good."""
+    found = connection.row(ANSWERED, {"run": run, "outputs": outputs})
+    return found[0] if found else 0
 
 
 def earlier(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:

@@ -165,6 +165,28 @@ async def test_failed_attempts_count_when_they_fail(tmp_path: Path):
         assert asked <= 6
 
 
+async def test_a_resumed_run_counts_what_failed_attempts_took_where_nothing_else_is_stored(tmp_path: Path):
+    asked = 0
+
+    async def failing(item: Item, ctx: Any) -> Output:
+        nonlocal asked
+        asked += 1
+        ctx.progress(usage=Usage(100))
+        raise TrialFailed("no", FailureCategory.INVALID)
+
+    failing.__annotations__ = {"item": "Item", "ctx": "Context", "return": "Output"}
+    async with desk(tmp_path, numbered(100)) as d:
+        plugins = target_of(failing)
+        run = await d.run(plugins, limits={"tokens": 450, "concurrency": 1, "retries": 0})
+        before = asked
+
+        await d.runs.resume(run.id, given=plugins)
+        again = await d.runs.wait(run.id)
+
+        assert again.reason == run.reason and run.reason.startswith("BUDGET")
+        assert asked == before
+
+
 async def test_a_resumed_run_counts_what_has_no_result_yet(tmp_path: Path):
     """An output that waits for its score, and a score that waits for others, are paid for."""
     async with desk(tmp_path, numbered(4)) as d:

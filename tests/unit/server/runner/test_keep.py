@@ -17,6 +17,7 @@ from evalbus_server.app import read_summary
 from evalbus_server.errors import Invalid, Reason, Unfit
 from evalbus_server.model.event import Event, TrialsEnded
 from evalbus_server.model.run import Run, RunState
+from evalbus_server.runner import session
 from evalbus_server.store import open_reader
 from tests.unit.server.runner.test_runs import Desk, desk, numbered
 
@@ -257,3 +258,26 @@ async def test_a_rescored_run_that_keeps_nothing_leaves_the_outputs_of_its_sourc
         first = d.store.results(source)[1]
         assert first.output is not None and first.output.text == f"{SECRET} i1"
         assert first.scores[0].score.explanation == f"since {SECRET} i1"
+
+
+async def test_a_fault_while_the_last_numbers_are_made_leaves_a_run_that_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is not left RUNNING, and not COMPLETED with words that it was not to keep."""
+    world = World()
+
+    async def broken(*_: Any) -> None:
+        raise ValueError("a fault of ours")
+
+    async with desk(tmp_path, numbered(3)) as d:
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "summarise", broken)
+            ended = await d.runs.wait((await start(d, world, outputs=False, scores=False)).id)
+        assert (ended.state, ended.reason.partition(":")[0]) == (RunState.ABORTED, "INTERNAL")
+
+        await d.runs.resume(ended.id, given=world.plugins)
+        again = await d.runs.wait(ended.id)
+
+        assert again.state is RunState.COMPLETED
+        assert world.asked.total() == 3
+        assert not said(d)

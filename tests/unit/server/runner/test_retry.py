@@ -11,9 +11,10 @@ import pytest
 
 from evalbus import Item, Money, Output, Score, TrialFailed, Usage
 from evalbus import scorer as scorer_plugin
-from evalbus_server.errors import Reason, Unfit
+from evalbus_server.errors import Reason, Unfit, Unreachable
 from evalbus_server.model.event import TrialsEnded
 from evalbus_server.model.run import Outcome, Run, RunState, Verdict
+from evalbus_server.runner.line import Line
 from tests.unit.server.runner.test_runs import Desk, desk, numbered, target_of
 
 
@@ -302,3 +303,46 @@ async def test_a_cancelled_retry_leaves_the_run_completed_as_it_was_and_can_be_m
         assert (again.state, again.counts.passed, again.reason) == (RunState.COMPLETED, 10, "")
         assert world.asked["t"] == Counter(["i1", "i2"])
         assert_whole(d, again, 10)
+
+
+async def test_a_retry_that_reaches_a_limit_leaves_the_run_completed_with_what_it_has_replaced(tmp_path: Path):
+    """What is left stands, and can be retried again."""
+    world = World()
+    world.broken["t"] |= {"i1", "i2", "i3"}
+    async with desk(tmp_path, numbered(10)) as d:
+        run = await d.run(world.plugins, limits={"concurrency": 1, "max_errors": 5})
+        world.repaired().broken["t"] |= {"i2", "i3"}
+        d.runs.change_limits(run.id, {"limits.max_errors": 0})
+
+        ended = await retried(d, run, world)
+
+        assert (ended.state, ended.verdict) == (RunState.COMPLETED, Verdict.INCONCLUSIVE)
+        assert ended.reason.startswith("MAX_ERRORS: ") and ended.reason.endswith("what it has not replaced stands")
+        assert (ended.counts.passed, ended.counts.errored, ended.partial) == (8, 2, False)
+        assert d.store.counts(ended) == ended.counts
+        assert d.rows("SELECT count(*) FROM retry") == [(0,)]
+
+        again = await retried(d, run, world.repaired())
+        assert (again.state, again.counts.passed, again.reason) == (RunState.COMPLETED, 10, "")
+        assert set(world.asked["t"]) <= {"i2", "i3"}
+        assert_whole(d, again, 10)
+
+
+async def test_a_retry_whose_plugin_is_lost_for_good_leaves_the_run_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    world = World()
+    world.broken["t"].add("i1")
+
+    async def lost(line: Line) -> None:
+        raise Unreachable(Reason.PLUGIN_UNREACHABLE, "plugin 't': it is gone")
+
+    async with desk(tmp_path, numbered(3)) as d:
+        run = await d.run(world.plugins)
+        with monkeypatch.context() as patch:
+            patch.setattr(Line, "carry", lost)
+            ended = await retried(d, run, world.repaired())
+
+        assert (ended.state, ended.counts.errored) == (RunState.COMPLETED, 1)
+        assert ended.reason.startswith("PLUGIN_UNREACHABLE: plugin 't': it is gone; the retry")
+        assert (await retried(d, run, world)).counts.passed == 3

@@ -782,3 +782,88 @@ async def test_a_run_whose_baseline_was_deleted_can_still_be_read(tmp_path: Path
         for summary in (await d.runs.summary(run.id), read_summary(d.store, run)):
             assert "is not there" in summary.criteria[0].explanation
             assert summary.criteria[0].outcome is Verdict.INCONCLUSIVE
+
+
+async def test_progress_goes_on_from_what_is_done_and_reaches_the_end_with_errors(tmp_path: Path):
+    """Also what failed in an earlier session needs no answer any more (RC-12)."""
+    gate = asyncio.Event()
+
+    async def some(item: Item) -> str:
+        number = int(item.id[1:])
+        if number >= 10 or again:
+            await gate.wait()
+        if number < 5:
+            raise TrialFailed.invalid("no")
+        return "x"
+
+    again = False
+    async with desk(tmp_path, numbered(20)) as d:
+        plugins = target_of(some)
+        run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 4}), given=plugins)
+        await until(lambda: d.store.run(run.id).counts.done == 10)
+        assert d.runs.progress(run.id).answered == 10
+        await d.runs.stop(run.id, grace=0)
+        working = d.runs._floor.working
+
+        await d.runs.resume(run.id, given=plugins)
+        await until(lambda: d.runs.progress(run.id) is not None)
+        line = working[run.id].line
+        assert line is not None and line.progress().answered == 10
+        gate.set()
+        ended = await d.runs.wait(run.id)
+
+        assert (ended.counts.passed, ended.counts.errored, line.progress().answered) == (15, 5, 20)
+
+        again = True
+        gate.clear()
+        await d.runs.retry(run.id, given=plugins)
+        await until(lambda: d.runs.progress(run.id) is not None)
+        line = working[run.id].line
+        assert line is not None and line.progress().answered == 15
+        gate.set()
+        await d.runs.wait(run.id)
+        assert line.progress().answered == 20
+
+
+async def test_progress_of_outputs_that_the_dataset_brings_reaches_the_end(tmp_path: Path):
+    brought = [Item(f"i{n}", "q", "a", output=Output("a") if n else None) for n in range(10)]
+    gate = asyncio.Event()
+
+    async def wait(item: Item, output: Output) -> float:
+        await gate.wait()
+        return 1.0
+
+    async with desk(tmp_path, brought) as d:
+        plugins = {"wait": scorer_plugin("wait")(wait)}
+        run = await d.runs.start(d.experiment(plugins), given=plugins)
+        await until(lambda: d.runs.progress(run.id) is not None)
+        line = d.runs._floor.working[run.id].line
+        gate.set()
+        await d.runs.wait(run.id)
+
+        assert line is not None and line.progress().answered == 10
+
+
+async def test_who_cancels_a_run_that_is_being_interrupted_has_cancelled_it(tmp_path: Path):
+    """It is not to be found INTERRUPTED, and go on by itself when a server comes back."""
+
+    async def asleep(item: Item) -> str:
+        await asyncio.sleep(3600)
+        return "x"
+
+    async with desk(tmp_path, numbered(3)) as d:
+        plugins = target_of(asleep)
+        run = await d.runs.start(d.experiment(plugins), given=plugins)
+        await until(lambda: (going := d.runs.progress(run.id)) is not None and going.in_flight == 3)
+        stopping = asyncio.create_task(d.runs.stop(run.id, grace=3600.0))
+        await asyncio.sleep(0)
+        d.runs.cancel(run.id)
+        await stopping
+
+        assert d.store.run(run.id).state is RunState.CANCELLED
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
