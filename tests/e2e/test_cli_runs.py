@@ -51,7 +51,10 @@ def test_a_run_is_shown_as_it_was_when_it_ended(desk, runs):
     assert shown["verdict"] == "PASS"
     assert shown["scores"]["exact_match"]["mean"] == 1.0
     assert shown["criteria"][0]["label"] == "nearly all right"
-    assert "verdict  PASS" in desk.run("runs", "show", runs[1]["run"]).out
+    assert shown["experiment"]["scorers"][0]["use"] == "exact_match"
+    out = desk.run("runs", "show", runs[1]["run"]).out
+    assert "verdict  PASS" in out
+    assert "\nscorer   exact_match" in out
 
 
 def test_the_beginning_of_an_id_or_latest_will_do(desk, runs):

@@ -35,13 +35,13 @@ def conclude(summary: Summary, where: str, *, as_json: bool, own: bool = True, s
     return code
 
 
-def present(document: Document, where: str, *, as_json: bool) -> None:
-    """Print a run: its document, or its report and what to type next."""
+def present(document: Document, where: str, *, as_json: bool, settings: bool = False) -> None:
+    """Print a run: its document, or its report, with its *settings* too if they are wanted, and what to type next."""
     if as_json:
         print_json(document)
         return
     out = console()
-    print_report(out, document)
+    print_report(out, document, settings=settings)
     _print_next(out, document, where)
 
 

@@ -165,9 +165,9 @@ def _row(run: Run) -> Iterator[str | Text]:
 
 
 async def show(source: Source, run_id: str, place: Place, *, as_json: bool) -> None:
-    """Print the numbers of a run."""
+    """Print the numbers of a run, and what it was told to do."""
     summary = await source.summary(await source.run(run_id))
-    present(summary_document(summary), place.options, as_json=as_json)
+    present(summary_document(summary), place.options, as_json=as_json, settings=True)
 
 
 # --- watch ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
+from evalbus_server.cli.settings import told_settings
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -31,12 +32,14 @@ def print_json(document: Document) -> None:
     print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
-def print_report(out: Console, document: Document) -> None:
-    """Scores, criteria, counts, times, and the verdict with its reason."""
+def print_report(out: Console, document: Document, *, settings: bool = False) -> None:
+    """Scores, criteria, counts, times, and the verdict with its reason; *settings*: after what the run was told to do."""
     head = Text.assemble(
         (plain(document["name"]), "bold"), f"   run {document['run']}", _dataset(document), _source(document)
     )
     out.print(head, soft_wrap=True)
+    for label, text in told_settings(document["experiment"]) if settings else ():
+        out.print(Text.assemble((f"{label:9}", "dim"), text), soft_wrap=True)
     out.print()
     for table in (_scores(document["scores"]), _criteria(document["criteria"])):
         if table is not None:

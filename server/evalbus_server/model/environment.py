@@ -34,6 +34,11 @@ def resolve_env(value: Any, environ: Mapping[str, str], where: str = "") -> Any:
     return environ[match[1]]
 
 
+def is_reference(text: str) -> bool:
+    """Whether a text only names a variable of the environment."""
+    return _ENVIRONMENT.fullmatch(text) is not None
+
+
 def _step(key: str) -> str:
     path = format_path((key,))
     return path if path.startswith("[") else f".{path}"

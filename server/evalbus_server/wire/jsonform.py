@@ -18,6 +18,7 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
 from evalbus_server.model.trial import StoredResult, StoredScore, epoch_of, position_of
+from evalbus_server.wire.settings import settings_document
 
 Document: TypeAlias = dict[str, Any]
 
@@ -68,6 +69,7 @@ def summary_document(summary: Summary) -> Document:
         "protocol_faults": summary.run.protocol_faults,
         **{key: value for key, value in run.items() if key not in head},
         "duration_s": summary.wall_time,
+        "experiment": settings_document(summary.run),
     }
 
 
