@@ -11,14 +11,14 @@ from pathlib import Path
 from evalbus import Item, PluginInfo
 from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.dataset.select import Selector, shuffle
-from evalbus_server.errors import Invalid, NotFound, Reason, ServerError, Unfit
+from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.run import DatasetVersion, RunState, ScoreKey, Selection
+from evalbus_server.model.run import DatasetVersion, ScoreKey, Selection
 from evalbus_server.model.trial import EPOCHS
 from evalbus_server.runner.assigning import stored_wishes, wishes_of
 from evalbus_server.runner.crew import Call, Crew
 from evalbus_server.runner.floor import Floor, Given
-from evalbus_server.runner.keep import check_kept
+from evalbus_server.runner.other_runs import named_in_full
 from evalbus_server.store import Store
 
 OUTLINES = 1_000
@@ -65,6 +65,7 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
         selector = Selector(use.items, use.limit, use.tags)
         count = sum(1 for item in items if selector.takes(item.id, item.tags))
     check_size(experiment, count)
+    experiment = named_in_full(floor.store, experiment)
     known = floor.means.in_process(given, scorers=True)
     builtins = () if wishes is None else wishes.builtins(experiment, known)
     complete = experiment.with_builtins(builtins)
@@ -76,7 +77,7 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
         if wishes is not None:
             assignment = wishes.assignment(crew.names, builtins, known)
             tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
-        check_against(floor.store, experiment, crew.keys)
+        check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
         infos = tuple(crew.infos)
         return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, tasks)
     finally:
@@ -154,45 +155,3 @@ def check_size(experiment: Experiment, items: int) -> None:
         raise Unfit(Reason.NOTHING_TO_RUN, f"nothing to run: the dataset has no item{chosen}", field="dataset")
     if experiment.epochs.count > EPOCHS:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"epochs: at most {EPOCHS}", field="epochs.count")
-
-
-def check_compared(store: Store, experiment: Experiment) -> None:
-    """Check the runs whose outputs those of this one are compared with.
-
-    Raises:
-        Invalid: there is no such run, it is not COMPLETED, or does not keep its outputs.
-    """
-    for index, use in enumerate(experiment.scorers):
-        if use.against is not None:
-            try:
-                other = store.run(use.against)
-                check_kept(other, outputs=True)
-            except ServerError as error:
-                message = f"scorers[{index}].against: {error}"
-                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].against") from None
-            if other.state is not RunState.COMPLETED:
-                message = f"scorers[{index}].against: run {other.id} is {other.state.name}, not COMPLETED"
-                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].against")
-
-
-def check_against(store: Store, experiment: Experiment, keys: tuple[ScoreKey, ...]) -> None:
-    """Check criteria and comparisons against what the scorers declare and which runs are stored.
-
-    Raises:
-        Invalid: a criterion or a scorer names what does not exist.
-    """
-    check_compared(store, experiment)
-    check_criteria(experiment.criteria, keys, experiment.epochs.count, experiment.scorers)
-    for index, criterion in enumerate(experiment.criteria):
-        if criterion.baseline is not None:
-            try:
-                baseline = store.run(criterion.baseline)
-            except ServerError as error:
-                message = f"criteria[{index}].baseline: {error}"
-                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline") from None
-            if baseline.state is not RunState.COMPLETED:
-                message = f"criteria[{index}].baseline: run {baseline.id} is {baseline.state.name}, not COMPLETED"
-                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")
-            if store.kept_summary(baseline) is not None:
-                message = f"criteria[{index}].baseline: run {baseline.id} does not keep the scores to compare with"
-                raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"criteria[{index}].baseline")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 
+from evalbus_server.aggregate.criteria import check_criteria
 from evalbus_server.errors import Conflict, Invalid, Reason
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, Run, RunState
 from evalbus_server.runner.assigning import stored_wishes
 from evalbus_server.runner.crew import Call, Crew
 from evalbus_server.runner.floor import Floor, Given
-from evalbus_server.runner.plan import check_against, check_size, dataset_of, select
+from evalbus_server.runner.other_runs import named_alike, named_in_full
+from evalbus_server.runner.plan import check_size, dataset_of, select
 from evalbus_server.runner.session import go_to_work
 
 
@@ -34,7 +36,7 @@ async def once(
         earlier = floor.store.run_of_request(request_id)
         if earlier is None:
             return await make()
-        if _asked(earlier) != _asked_digest(experiment) or earlier.source != source:
+        if not _asked_for(earlier, experiment) or earlier.source != source:
             message = f"the request id {request_id!r} was used for another experiment; take a new one"
             raise Conflict(Reason.REQUEST_ID_REUSED, message)
         return earlier
@@ -45,7 +47,7 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
     dataset = dataset_of(floor.store, experiment)
     selection, chosen = await select(floor.store, experiment, dataset)
     check_size(experiment, selection.items)
-    experiment = experiment.over(dataset.name, dataset.version)
+    experiment = named_in_full(floor.store, experiment.over(dataset.name, dataset.version), source)
     wishes, known = None, floor.means.in_process(given, scorers=True)
     if experiment.scorers_from == "items":
         wishes = await stored_wishes(floor.store, dataset, selection, chosen, experiment)
@@ -59,7 +61,7 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
         if source and not crew.scorers:
             message = "scorers: there must be one, or nothing is scored"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field="scorers")
-        check_against(floor.store, experiment, crew.keys)
+        check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
         run = floor.store.create_run(
             Run(
                 id=run_id,
@@ -93,8 +95,9 @@ def new_run_id(now: float) -> str:
     return f"r{int(now * 1000):011x}{os.urandom(5).hex()}"
 
 
-def _asked(run: Run) -> str:
-    return _asked_digest(Experiment.from_json(run.experiment_json))
+def _asked_for(run: Run, experiment: Experiment) -> bool:
+    stored = Experiment.from_json(run.experiment_json)
+    return _asked_digest(stored) == _asked_digest(named_alike(experiment, stored))
 
 
 def _asked_digest(experiment: Experiment) -> str:

@@ -594,7 +594,7 @@ class ScorerUse(_message.Message):
     """
     against: _builtins.str
     """For a scorer that compares: a COMPLETED run, whose output of the same item and epoch each task brings along. Where that run
-    has none, or its item had another input, the scores are SKIPPED. Empty: none.
+    has none, or its item had another input, the scores are SKIPPED. Said as a `baseline` is. Empty: none.
     """
     @_builtins.property
     def plugin(self) -> Global___PluginUse:
@@ -962,7 +962,10 @@ class Criterion(_message.Message):
     min_coverage: _builtins.float
     """The share of trials that must have a value for the number to count; absent means 1."""
     baseline: _builtins.str
-    """A run to compare with; empty means none."""
+    """A COMPLETED run to compare with: its id, the beginning of its id (six characters or more, and no other id begins so), or
+    `latest`: the newest COMPLETED run of an experiment of the same name, older than this run, or than the one that it
+    rescores. The server resolves it when the run starts: a run that is read has the whole id. Empty means none.
+    """
     max_drop: _builtins.float
     """With a baseline: the most that the number may be worse."""
     def __init__(
