@@ -129,6 +129,9 @@ class Embedder:
         except TrialFailed as error:
             self._refused(batch, error)
             return
+        except Exception as error:  # whatever an endpoint may do: nobody is left waiting
+            self._refused(batch, broken(f"{type(error).__name__}: {error}", self._endpoint.reach.base_url))
+            return
         found = {text: array.array("d", vector) for text, vector in zip(texts, vectors, strict=True)}
         self._remember(found)
         for asked, usage in zip(batch, self._shares(batch, meter.usage), strict=True):

@@ -24,6 +24,8 @@ FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
 _FOREVER = 3600.0
 """Seconds for a call that nobody bounds."""
 _NAMED = "verdict"
+_LARGEST = 1e100
+"""No number of an embedding is as large; squares of larger ones may be infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,9 @@ class Endpoint:
             found: dict[int, list[float]] = {}
             for row in rows if isinstance(rows, list) else ():
                 if isinstance(row, Mapping) and _is_vector(row.get("embedding")):
-                    found[row.get("index", len(found))] = [float(number) for number in row["embedding"]]
+                    place = row.get("index", len(found))
+                    if isinstance(place, int):
+                        found[place] = [float(number) for number in row["embedding"]]
             vectors = [found[place] for place in range(len(texts)) if place in found]
             if len(vectors) != len(texts) or len({len(vector) for vector in vectors}) > 1:
                 raise faults.broken("the reply does not hold one embedding for each text", self.reach.base_url)
@@ -282,8 +286,12 @@ def _plainer(form: Form) -> Form | None:
 
 
 def _is_vector(found: object) -> bool:
+    """Whether it is a list of numbers that can be multiplied: no model gives others, and infinity is like nothing."""
     return (
         isinstance(found, list)
         and bool(found)
-        and all(isinstance(number, int | float) and not isinstance(number, bool) for number in found)
+        and all(
+            isinstance(number, int | float) and not isinstance(number, bool) and -_LARGEST < number < _LARGEST
+            for number in found
+        )
     )

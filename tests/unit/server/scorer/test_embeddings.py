@@ -167,6 +167,16 @@ class TestCalls:
         await embedder.embed(["b"])
         assert endpoint.texts == [["b"]]
 
+    async def test_nobody_is_left_waiting_whatever_happens(self, endpoint, monkeypatch):
+        reached = connect(endpoint.base_url)
+
+        async def break_down(*_: object, **__: object) -> None:
+            raise LookupError("no such thing")
+
+        monkeypatch.setattr(reached, "embed", break_down)
+        with pytest.raises(TrialFailed, match="no such thing"):
+            await Embedder(reached, "e", Prices()).embed(["a"])
+
     async def test_vectors_of_different_lengths_are_no_answer(self):
         lengths = iter([3, 4])
 

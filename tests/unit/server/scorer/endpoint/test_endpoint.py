@@ -272,8 +272,14 @@ class TestEmbedding:
         assert meter.usage == Usage(5, 0, 0, 1, Money(5))
         assert mock.calls[0].body["encoding_format"] == "float"
 
-    @pytest.mark.parametrize("rows", [[], [{"index": 0, "embedding": []}], [{"embedding": ["x"]}], "no", [3]])
-    async def test_what_holds_no_vector_is_broken(self, rows):
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            *([], [{"index": 0, "embedding": []}], [{"embedding": ["x"]}], "no", [3]),
+            *([{"index": [0], "embedding": [1]}], [{"embedding": [10**400]}], [{"embedding": [1e200]}]),
+        ],
+    )
+    async def test_what_holds_no_vector_is_broken_and_never_a_value(self, rows):
         class Broken(MockEndpoint):
             def answer(self, call):
                 return Status(200, {"data": rows})
