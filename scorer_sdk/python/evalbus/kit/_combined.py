@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -53,6 +52,8 @@ class Combined(Scorer[Any, Any]):
     """A scorer made of others. Its settings are those of its parts by name; of a single part, that part's own."""
 
     holds_threads = True
+    _promise: tuple[ScoreDeclaration, ...] | SettingsInvalid | None = None
+    """What it declares without settings of a run, which each level that it is in asks for: found once."""
 
     def __init__(  # noqa: PLR0913  # a name, and what the functions of the kit take
         self,
@@ -96,8 +97,10 @@ class Combined(Scorer[Any, Any]):
             {},
         )
         self._digest = _digest_of(self, kind)
-        with suppress(SettingsInvalid):  # the run brings what is missing
-            self._declared({})
+        try:
+            self._promise = self._declared({})
+        except SettingsInvalid as error:  # the run may bring what is missing
+            self._promise = error
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A combination is no function.
@@ -175,6 +178,10 @@ class Combined(Scorer[Any, Any]):
         return _OfParts(self)
 
     def _declared(self, settings: Any) -> tuple[ScoreDeclaration, ...]:
+        if not settings and self._promise is not None:
+            if isinstance(self._promise, SettingsInvalid):
+                raise self._promise
+            return self._promise
         found = []
         for each in self.parts:
             try:

@@ -86,10 +86,14 @@ def blend(seats: Sequence[Seat]) -> Judging:
     ]
     if not valued:
         return Score.skipped(f"no part with a weight has a value: {_why(seats, scores)}")
-    total = math.fsum(part.weight for part, _ in valued)
-    mean = math.fsum(part.weight * value for part, value in valued) / total
     values = [value for _, value in valued]
-    told = " + ".join(f"{part.weight / total:.3g} · {part.name} {value:.4g}" for part, value in valued)
+    _, exponent = math.frexp(max(part.weight for part, _ in valued))
+    shares = [math.ldexp(part.weight, -exponent) for part, _ in valued]  # exactly; and no sum of them is infinite
+    total = math.fsum(shares)
+    mean = math.fsum(share * value for share, value in zip(shares, values, strict=True)) / total
+    told = " + ".join(
+        f"{share / total:.3g} · {part.name} {value:.4g}" for share, (part, value) in zip(shares, valued, strict=True)
+    )
     return Score.scored(min(max(mean, min(values)), max(values)), told)
 
 

@@ -170,11 +170,8 @@ class Combination(Scorer[Any, Any]):
     def _named(self, made: Combined, error: SettingsInvalid) -> SettingsInvalid:
         """An error in the settings of a part, named as it is written here."""
         names = [each.name for each in made.parts]
-        place = (
-            0
-            if self._kind.single
-            else next((n for n, name in enumerate(names) if f"settings.{name}" in error.field), 0)
-        )
+        named = f"{error.field}.".removeprefix("settings.")
+        place = 0 if self._kind.single else next((n for n, name in enumerate(names) if named.startswith(f"{name}.")), 0)
         before = "settings" if self._kind.single else f"settings.{names[place]}"
         path = "settings.scorer.settings" if self._kind.single else f"settings.scorers[{place}].settings"
         return SettingsInvalid(str(error).replace(before, path, 1), error.field.replace(before, path, 1))

@@ -193,6 +193,12 @@ async def test_a_threshold_looks_which_way_is_better():
             "settings.scorers[0].map.output",
             "begin with",
         ),
+        (
+            "all_of",
+            {"scorers": ["f1", {"use": "f1", "name": "f10", "settings": {"no": 1}}]},
+            "settings.scorers[1].settings.no",
+            "settings.scorers[1].settings.no: unknown",
+        ),
         ("negate", {"scorer": {"use": "regex", "settings": {"pattern": "("}}}, "settings.scorer.settings.pattern", "("),
         ("negate", {"scorer": {"use": "bleu", "wieght": 1}}, "settings.scorer", "did you mean 'weight'?"),
         ("threshold", {"scorer": "f1"}, "settings.at", "missing"),
@@ -203,3 +209,22 @@ async def test_settings_that_do_not_fit_are_refused_with_their_place(name, setti
         await ScorerBench(BUILTINS[name], settings).open()
     assert refused.value.field == field
     assert said_ in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("inside", "value"), [({"use": "exact_match"}, 1.0), ({"use": "regex", "settings": {"no": 1}}, None)]
+)
+async def test_many_levels_cost_no_more_than_their_number(inside, value):
+    for _ in range(30):  # a day, if each asked twice what the next one declares
+        inside = {"use": "negate", "settings": {"scorer": inside}}
+    bench = ScorerBench(BUILTINS["negate"], {"scorer": inside})
+    if value is None:
+        with pytest.raises(SettingsInvalid, match=r"settings\.no: unknown"):
+            await bench.open()
+        return
+    assert (await bench.score(Item("i1", "", "a"), Output("a"))).value == 0.0
+
+
+async def test_weights_are_as_large_as_they_are():
+    parts = [{"use": "exact_match", "weight": 1.7e308}, {"use": "levenshtein", "weight": 1.7e308}]
+    assert (await said("weighted_blend", {"scorers": parts}, "ab", "ac")).value == 0.25
