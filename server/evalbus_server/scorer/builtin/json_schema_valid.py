@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,9 @@ from evalbus_server.scorer.builtin._patterns import Pattern, pattern_setting
 LONGEST = 1_000_000
 """Characters of a document at most: checking a larger one can take very long."""
 
+MOST_REFERENCES = 1_000_000
+"""References that are followed for one output; alternatives that refer to the whole double them with each level."""
+
 _SHOWN = 200
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
@@ -39,7 +44,19 @@ class JsonSchemaValidSettings:
     formats: bool = setting(False, "Whether `format` is checked too.")
 
 
-def _set_up(settings: JsonSchemaValidSettings) -> Validator:
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """A schema that is ready to be checked by."""
+
+    validator: Validator
+    keywords: _Keywords
+
+
+class _Endless(Exception):
+    """More references were followed than any sensible output needs."""
+
+
+def _set_up(settings: JsonSchemaValidSettings) -> _Checker:
     path = "settings.schema"
     base = validator_for(settings.schema, default=Draft202012Validator)
     try:
@@ -50,16 +67,16 @@ def _set_up(settings: JsonSchemaValidSettings) -> Validator:
     except RecursionError:
         raise SettingsInvalid(f"{path}: nested too deeply", path) from None
     try:
-        made: Any = extend(base, _Keywords(_checked(settings.schema, path)).by_name)  # type: ignore[no-untyped-call]
+        keywords = _Keywords(_checked(settings.schema, path), base.VALIDATORS)
+        made: Any = extend(base, keywords.by_name)  # type: ignore[no-untyped-call]
     except RecursionError:
         raise SettingsInvalid(f"{path}: nested too deeply", path) from None
     checker = base.FORMAT_CHECKER if settings.formats else None
-    validator: Validator = made(settings.schema, registry=REGISTRY, format_checker=checker)
-    return validator
+    return _Checker(made(settings.schema, registry=REGISTRY, format_checker=checker), keywords)
 
 
 @scorer("json_schema_valid", version="1.0.0", inputs=("output",), deterministic=True, setup=_set_up, threads=THREADS)
-def json_schema_valid(task: ScoreTask, state: Validator) -> Score:
+def json_schema_valid(task: ScoreTask, state: _Checker) -> Score:
     """1 if the output is JSON that the schema allows, else 0; the explanation says where it does not fit.
 
     The schema is checked before the run. It may refer to its own parts, never to anything outside. Patterns in it are
@@ -76,12 +93,15 @@ def json_schema_valid(task: ScoreTask, state: Validator) -> Score:
         document = document_of(actual)
     except ValueError as error:
         return Score.scored(0.0, f"not JSON: {error}")
+    state.keywords.begin()
     try:
-        if state.is_valid(document):
+        if state.validator.is_valid(document):
             return FULL
-        fault = best_match(state.iter_errors(document))
-    except RecursionError:
+        fault = best_match(state.validator.iter_errors(document))
+    except (RecursionError, _Endless):
         return unjudged("SCHEMA_ENDLESS", "the schema refers to itself without end for this output")
+    except OverflowError:  # 1e999 has no place on a scale of multiples
+        return unjudged("NUMBER_TOO_LARGE", "a number of the output is too large to be checked")
     return Score.scored(0.0, _told(fault))
 
 
@@ -129,16 +149,45 @@ def _text(written: object) -> tuple[str, ...]:
     return (written,) if isinstance(written, str) else ()
 
 
-class _Keywords:
-    """The keywords that look at patterns, with RE2 for Python's own."""
+def _look_of(entry: Any) -> str:
+    """A text that is the same for entries that JSON Schema calls equal: 1 and 1.0, and objects in any order of keys."""
+    return json.dumps(_plain(entry), sort_keys=True)
 
-    def __init__(self, patterns: Mapping[str, Pattern]) -> None:
+
+def _plain(entry: Any) -> Any:
+    if isinstance(entry, float) and entry.is_integer():
+        return int(entry)
+    if isinstance(entry, list):
+        return [_plain(each) for each in entry]
+    return {key: _plain(value) for key, value in entry.items()} if isinstance(entry, dict) else entry
+
+
+class _Keywords:
+    """The keywords that could take for ever: patterns by RE2 in place of Python's own, equal entries, references."""
+
+    def __init__(self, patterns: Mapping[str, Pattern], usual: Mapping[str, Any]) -> None:
         self._patterns = patterns
-        self.by_name = {
+        self._here = threading.local()
+        self.by_name: dict[str, Any] = {
+            **{name: self._counted(usual[name]) for name in _REFERENCES & usual.keys()},
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
             "additionalProperties": self._additional_properties,
+            "uniqueItems": self._unique_items,
         }
+
+    def begin(self) -> None:
+        """Count the references of an output anew, in this thread."""
+        self._here.left = MOST_REFERENCES
+
+    def _counted(self, follow: Any) -> Any:
+        def counted(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            self._here.left -= 1
+            if self._here.left < 0:
+                raise _Endless
+            yield from follow(validator, reference, instance, schema) or ()
+
+        return counted
 
     def _pattern(self, validator: Any, written: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if isinstance(instance, str) and self._patterns[written].search(instance) is None:
@@ -151,6 +200,11 @@ class _Keywords:
             for key, value in instance.items():
                 if self._patterns[written].search(key) is not None:
                     yield from validator.descend(value, inside, path=key, schema_path=written)
+
+    def _unique_items(self, validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        """By what entries look like: the package compares each object with each other one."""
+        if wanted is True and isinstance(instance, list) and len(set(map(_look_of, instance))) < len(instance):
+            yield ValidationError("two entries of the list are the same")
 
     def _additional_properties(
         self, validator: Any, allowed: Any, instance: Any, schema: Any

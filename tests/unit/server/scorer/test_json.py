@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from importlib import import_module
 from itertools import permutations
 from typing import Any
 
@@ -131,6 +132,39 @@ class TestJsonSchemaValid:
         schema = {"pattern": "^(a+)+$", "patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}
         assert await value_of("json_schema_valid", f'"{"a" * 40}!"', schema=schema) == 0.0
         assert await value_of("json_schema_valid", {"a" * 40 + "!": 1}, schema=schema) == 0.0
+
+    @pytest.mark.parametrize(
+        ("entries", "value"),
+        [
+            ([{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], 0.0),
+            ([1, 1.0], 0.0),
+            ([[-0.0], [0]], 0.0),
+            ([1, True, "1", None, "null", [1], {"1": 1}], 1.0),
+            ([10**30, 10**30 + 1], 1.0),
+        ],
+    )
+    async def test_entries_are_the_same_as_json_schema_has_it(self, entries, value):
+        assert await value_of("json_schema_valid", entries, schema={"uniqueItems": True}) == value
+        assert await value_of("json_schema_valid", entries, schema={"uniqueItems": False}) == 1.0
+
+    async def test_many_objects_are_not_compared_each_with_each(self):
+        entries = [{"n": n} for n in range(60_000)]  # hours, if they were
+        assert await value_of("json_schema_valid", entries, schema={"uniqueItems": True}) == 1.0
+
+    async def test_alternatives_that_double_with_each_level_end(self, monkeypatch):
+        module = import_module("evalbus_server.scorer.builtin.json_schema_valid")
+        monkeypatch.setattr(module, "MOST_REFERENCES", 5_000)
+        kinds = [{"properties": {"of": {"$ref": "#"}, "kind": {"const": kind}}} for kind in "ab"]
+        output: dict[str, Any] = {"kind": "c"}
+        for _ in range(60):
+            output = {"of": output, "kind": "a"}
+        score = await score_of("json_schema_valid", output, schema={"anyOf": kinds})
+        assert failure_of(score).reason == "SCHEMA_ENDLESS"
+        assert await value_of("json_schema_valid", output["of"]["of"] | {"of": {}}, schema={"anyOf": kinds}) == 1.0
+
+    async def test_a_number_that_is_too_large_is_errored_and_not_asked_again(self):
+        score = await score_of("json_schema_valid", Value("1e999", "json"), schema={"multipleOf": 0.01})
+        assert (failure_of(score).reason, failure_of(score).retryable) == ("NUMBER_TOO_LARGE", False)
 
 
 class TestJsonDiff:
