@@ -61,6 +61,8 @@ def _one(cast: Sequence[Found], asked: int, lost: Sequence[Failure], how: Litera
         return _majority(cast, asked, lost)
     values = [found.value for found in cast if found.value is not None]
     if len(values) * 2 <= asked:
+        if lost and (len(cast) - len(values)) * 2 <= asked:
+            return Verdict(None, lost[0])  # it might have decided
         first = next(found for found in cast if found.value is None)
         return Verdict(Found(None, first.explanation, name=first.name))
     middle = median(values)

@@ -263,6 +263,8 @@ class PromptSettings(JudgeSettings):
             _check_choices(self.choices, "choices")
         elif len(self.range) != 2 or not all(map(math.isfinite, self.range)) or self.range[0] >= self.range[1]:
             raise ValueError("range is the lowest and the highest number, such as [1, 5]")
+        elif not math.isfinite(self.range[1] - self.range[0]):
+            raise ValueError("range is too wide to be brought to 0 to 1")
 
 
 def _check_prompt(settings: Any) -> None:

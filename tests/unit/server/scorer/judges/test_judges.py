@@ -186,6 +186,7 @@ class TestSettings:
             ("judge_prompt", {"choices": {}}, "choices, or range"),
             ("judge_prompt", {"range": [1, 5]}, "not both"),
             ("judge_prompt", {"choices": {}, "range": [5, 1]}, "lowest and the highest"),
+            ("judge_prompt", {"choices": {}, "range": [-1e308, 1e308]}, "too wide"),
             ("judge_answer_relevancy", {"unsure": 2}, "0 to 1"),
             ("judge_summarisation", {"questions": 0}, "1 to 50"),
             (

@@ -88,6 +88,24 @@ class TestMedian:
         score = await decided({"a": {"reason": "r", "grade": 5}, "b": Says("5")}, "judge_conciseness")
         assert score.failure.reason == "REPLY_INVALID"
 
+    async def test_a_lost_vote_that_might_have_decided_is_told_and_not_skipped(self):
+        nothing: dict[str, list[str]] = {"statements": []}
+        some = {"statements": ["s"]}
+        verdict = {"verdicts": [{"number": 1, "reason": "r", "verdict": "yes"}]}
+
+        def script(call: Call) -> Any:
+            if call.body["model"] == "c":
+                return Says("no verdict")
+            if call.body["model"] == "b":
+                return nothing
+            asked = call.body["response_format"]["json_schema"]["schema"]["properties"]
+            return verdict if "verdicts" in asked else some
+
+        with MockEndpoint(script) as mock:
+            score = (await scores_of("judge_bias", mock, jury=A_B_C))[""]
+        assert score.failure is not None
+        assert score.failure.reason == "REPLY_INVALID"
+
 
 class TestCriteria:
     async def test_each_criterion_is_decided_by_itself(self):
