@@ -82,7 +82,7 @@ def end(working: Working, state: RunState, reason: str, *, grace: float | None) 
     """Let a run end in *state*; trials in flight get *grace* seconds, or as long as they take (None)."""
     if working.ending in MILDER[state]:
         working.ending, working.reason = state, reason
-        working.asked_to_end.set()
+    working.asked_to_end.set()
     line = working.line
     if line is None:
         return

@@ -26,6 +26,7 @@ from evalbus_server.model.trial import (
     ResultRecord,
     ScoreRecord,
     StoredItem,
+    position_of,
     trial_id_of,
 )
 from evalbus_server.plugin.exchange import Exchange
@@ -34,6 +35,7 @@ from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.scorer.panel import Panel, Purse
+from evalbus_server.store import PURGED
 
 PAGE = 256
 CACHED_PAGE = 32
@@ -120,6 +122,10 @@ class Line:
         """What earlier sessions did about trials that are asked again."""
         self.cache: Cache | None = None
         """Spares the target what it has answered before."""
+        self.purged: Callable[[], frozenset[int]] = frozenset
+        """The positions of items whose content is gone, as they are now."""
+        self._ended: set[int] = set()
+        """Trials of such items that have their result."""
         self._target: Exchange | None = None
         self._purse: Purse | None = None
         self._panel: Panel | None = None
@@ -220,6 +226,10 @@ class Line:
                 opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
         if self._assigning is not None:
             trials = self._assign(trials, self._assigning)
+        if purged := self.purged():
+            count = len(trials)
+            trials = self._without_purged(trials, purged)
+            self._answered += count - len(trials)
         if self.cache is not None:
             trials = self._take_cached(trials, self.cache)
         if self._target is not None:
@@ -235,6 +245,30 @@ class Line:
             self._answered += len(trials) - len(fit)
             self._store(results=[self._result(trial, None) for trial in trials if trial.trial_id not in asked])
         return fit
+
+    def without_purged(self, page: list[tuple[int, OpenTrial]]) -> list[tuple[int, OpenTrial]]:
+        """Stored outputs, by number, that can be judged: those of items whose content is gone cannot."""
+        purged = self.purged()
+        if not purged:
+            return page
+        left = {trial.trial_id for trial in self._without_purged([trial for _, trial in page], purged)}
+        return [(number, trial) for number, trial in page if trial.trial_id in left]
+
+    def _without_purged(self, trials: list[OpenTrial], purged: frozenset[int]) -> list[OpenTrial]:
+        """End trials of items whose content is gone, once each; returns the others."""
+        left: list[OpenTrial] = []
+        results: list[ResultRecord] = []
+        for trial in trials:
+            if position_of(trial.trial_id) not in purged or not _is_empty(trial):
+                left.append(trial)
+            elif trial.trial_id not in self._ended:
+                self._ended.add(trial.trial_id)
+                message = f"the content of item {trial.item.id!r} was purged: there is nothing to ask or to judge"
+                failure = Failure(FailureCategory.INVALID, message, "ITEM_PURGED", FailureOrigin.SERVER, False)
+                results.append(self._result(trial, failure))
+        if results:
+            self._store(results=results)
+        return left
 
     def _take_cached(self, trials: list[OpenTrial], cache: Cache) -> list[OpenTrial]:
         """Answer trials that the target answered before; returns the others."""
@@ -419,3 +453,10 @@ class Line:
         ]
         in_flight = 0 if self._target is None else self._target.in_flight
         return Progress(self.counts, self._answered, in_flight, means)
+
+
+def _is_empty(trial: OpenTrial) -> bool:
+    """Whether a trial of a purged item has nothing to be asked or judged: of its outputs nothing is ever stored, while
+    the item itself may have come in anew.
+    """
+    return trial.output is not None or trial.item.input.data == PURGED

@@ -51,6 +51,23 @@ def wants_metrics(working: Working) -> bool:
     return any(working.crew.metrics)
 
 
+def unmeasure(floor: Floor, working: Working) -> None:
+    """Take back the numbers that an earlier session has made: they are not of what comes now.
+
+    Raises:
+        StoreTrouble: that cannot be stored.
+    """
+    run, why = working.run, "it was not made since the run went on"
+    floor.store.set_metrics(
+        run.id,
+        {
+            place: [_none(each, why) for each in working.crew.metrics[key.scorer]]
+            for place, key in enumerate(run.score_keys)
+            if working.crew.metrics[key.scorer]
+        },
+    )
+
+
 async def measure(floor: Floor, working: Working) -> None:
     """Make and store the numbers that the experiment asks for.
 

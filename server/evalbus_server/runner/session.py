@@ -15,7 +15,7 @@ from evalbus_server.aggregate.judge import check_scores, judge
 from evalbus_server.errors import Reason, ServerError, StoreTrouble
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
-from evalbus_server.model.trial import Changes
+from evalbus_server.model.trial import Changes, OpenTrial
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.crew import Crew
 from evalbus_server.runner.end import RETRY_CANCELLED, RETRY_ENDED, end
@@ -23,10 +23,10 @@ from evalbus_server.runner.floor import PAGE, Floor, Working
 from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.line import Line, window_for
-from evalbus_server.runner.measure import measure, wants_metrics
+from evalbus_server.runner.measure import measure, unmeasure, wants_metrics
 from evalbus_server.runner.summarise import summarise
 from evalbus_server.runner.unstored import End
-from evalbus_server.scorer.panel import Panel, Seat
+from evalbus_server.scorer.panel import Panel, Seat, Unscored
 from evalbus_server.store import RunLog, Store
 
 _log = structlog.get_logger("evalbus.run")
@@ -47,13 +47,15 @@ async def _work(floor: Floor, working: Working) -> None:
         async with _turn(floor, working):
             if working.ending is None:
                 working.run = floor.store.begin_session(run_id)
-                if wants_metrics(working):
-                    floor.store.set_metrics(run_id, {})  # those of before are not of what comes now
+                if working.run.session > 1 and wants_metrics(working):
+                    unmeasure(floor, working)
                 floor.bell.ring(run_id)
                 _log.info("run started", run=run_id, trials=working.run.counts.planned)
                 await _carry(floor, working)
             state, reason = _end_of(floor, working)
             if state is RunState.COMPLETED and wants_metrics(working):
+                if reason or working.ending is RunState.ABORTED:  # nobody asked for an end of these numbers, so far
+                    working.asked_to_end.clear()
                 await measure(floor, working)
     except asyncio.CancelledError:
         state, reason = RunState.INTERRUPTED, "STOPPED: the server ended before it was done"
@@ -108,9 +110,10 @@ async def _carry(floor: Floor, working: Working) -> None:
     line.cache = await _cache_of(floor, working)
     if store.retries_left(run) or not experiment.keep.outputs:
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
+    line.purged = partial(store.purged, run.id)
     panel = Panel(
         _seats(run, crew, experiment, store),
-        unscored=lambda scorer, after, limit: store.unscored(run, scorer, after=after, limit=limit),
+        unscored=_unscored(store, run, line),
         check=check_scores,
         scored=line.scored,
         window=window_for(max((use.concurrency for use in experiment.scorers), default=1)),
@@ -139,6 +142,16 @@ async def _carry(floor: Floor, working: Working) -> None:
             deadline.cancel()
         if line.faults and not line.broken:
             store.add_protocol_faults(run.id, line.faults)
+
+
+def _unscored(store: Store, run: Run, line: Line) -> Unscored:
+    """Stored outputs that a scorer has not scored, and can."""
+
+    def unscored(scorer: int, after: int, limit: int) -> tuple[list[tuple[int, OpenTrial]], int]:
+        page, looked_at = store.unscored(run, scorer, after=after, limit=limit)
+        return line.without_purged(page), looked_at
+
+    return unscored
 
 
 def _seats(run: Run, crew: Crew, experiment: Experiment, store: Store) -> list[Seat]:

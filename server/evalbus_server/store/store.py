@@ -268,10 +268,17 @@ class Store(Reader):
             NotFound: RUN_NOT_FOUND.
             StoreTrouble: nothing of it is stored.
         """
-        number = self._numbers(run_id)[0]
-        gone = self._purged_positions(number) if self._has_purged else frozenset()
+        number, gone = self._numbers(run_id)[0], self.purged(run_id)
         kept = [(key, trial_id) for key, trial_id in answers if position_of(trial_id) not in gone]
         cache.remember(self._connection, number, kept)
+
+    def purged(self, run_id: str) -> frozenset[int]:
+        """The positions of a run's items whose content was purged: there is nothing to ask or to judge.
+
+        Raises:
+            NotFound: RUN_NOT_FOUND.
+        """
+        return self._purged_positions(self._numbers(run_id)[0]) if self._has_purged else frozenset()
 
     def forget_cached(self, keep: int = 0) -> Iterator[int]:
         """Forget all remembered outputs but the *keep* newest, in steps that tell how many they took."""

@@ -27,7 +27,7 @@ from evalbus_server.model.run import RunState, Verdict
 from evalbus_server.model.summary import ScoreSummary
 from evalbus_server.runner import measure
 from evalbus_server.scorer.builtin import BUILTINS
-from tests.unit.server.runner.test_runs import Desk, desk
+from tests.unit.server.runner.test_runs import Desk, desk, until
 
 LABELS = ["yes", "no", "maybe"]
 
@@ -372,3 +372,45 @@ async def test_deleting_a_run_leaves_no_number_behind(tmp_path: Path):
         assert d.rows("SELECT count(*) FROM metric") == [(1,)]
         await d.runs.delete(run.id)
         assert d.rows("SELECT count(*) FROM metric") == [(0,)]
+
+
+@pytest.mark.parametrize("how", ["limit", "cancel", "cancel paused"])
+async def test_a_retry_that_ends_early_leaves_the_run_its_numbers_or_says_why_not(tmp_path: Path, how: str):
+    broken, gate = True, asyncio.Event()
+
+    async def answer(item: Item) -> str:
+        if item.id == "i1" and not broken and how != "limit":
+            await gate.wait()
+        if item.id == "i1":
+            raise TrialFailed.invalid("no")
+        return "x"
+
+    @scorer("s", metrics=[total])
+    def one(item: Item, output: Output) -> float:
+        return 1.0
+
+    async with desk(tmp_path, questions(4)) as d:
+        plugins: dict[str, Any] = {"t": target("t")(answer), "s": one}
+        run = await d.run(plugins, scorers=[{"use": "s", "metrics": ["total"]}])
+        before = (await d.runs.summary(run.id)).scores[0].metrics
+        assert before[0].value == 3.0
+        broken = False
+        if how == "limit":
+            d.runs.change_limits(run.id, {"limits.max_errors": 0})
+        await d.runs.retry(run.id, given=plugins)
+        if how != "limit":
+            await until(lambda: (going := d.runs.progress(run.id)) is not None and going.in_flight == 1)
+            if how == "cancel paused":
+                d.runs.pause(run.id)
+                d.runs._floor.working[run.id].line.cancel()  # type: ignore[union-attr]
+                assert (await d.runs.wait(run.id)).state is RunState.PAUSED
+            d.runs.cancel(run.id)
+        ended = await d.runs.wait(run.id)
+        after = (await d.runs.summary(run.id)).scores[0].metrics
+
+    assert ended.state is RunState.COMPLETED
+    if how == "cancel paused":  # nobody is there to make them
+        assert (after[0].name, after[0].value) == ("total", None)
+        assert after[0].explanation == "it was not made since the run went on"
+    else:
+        assert after == before
