@@ -48,6 +48,7 @@ class Exchange:
         self._opening = opening
         self._rules = rules
         self._done = done
+        self._left: Callable[[list[Flight]], None] | None = None
         self._in_flight = InFlight()
         self._allowance = Allowance(rules.concurrency)
         self._retries = Retries(rules, origin, self._allowance.lower)
@@ -102,6 +103,10 @@ class Exchange:
         """Tell what failed attempts took as soon as they have failed, and not only with the final answer."""
         self._retries.spent = spent
 
+    def tell_of_left(self, left: Callable[[list[Flight]], None]) -> None:
+        """Hand on flights that get no final result since the run ends first, though attempts of theirs have failed."""
+        self._left = left
+
     def share(self, pools: Pools) -> None:
         """Share places with other exchanges: *pools* gives the pools, once the plugin has granted a limit."""
         self._allowance.pools = pools
@@ -122,8 +127,7 @@ class Exchange:
     def stop(self) -> None:
         """Send nothing more, and forget what was not sent; what is in flight may finish. `run` returns then."""
         self._settling.stopped = self._finishing = True
-        self._sending.clear()
-        self._retries.clear()
+        self._let_go([*self._sending.clear(), *self._retries.clear()])
         self._bell.set()
 
     def cancel(self) -> None:
@@ -137,9 +141,24 @@ class Exchange:
             self._sending.to_cancel.extend((flight.trial.trial_id, flight.attempt) for flight in flights)
             self._watch_for_stuck(self._loop.time())
         else:
-            self._in_flight.forget()
+            self._forget()
             self._allowance.holds(self._in_flight.held)
         self._bell.set()
+
+    def _forget(self) -> None:
+        """Wait for nothing any more."""
+        self._settling.forget(self._loop.time())
+        self._let_go_left()
+
+    def _let_go_left(self) -> None:
+        flights, self._settling.left = self._settling.left, []
+        self._let_go(flights)
+
+    def _let_go(self, flights: Iterable[Flight]) -> None:
+        """These flights get no final result any more."""
+        failed = [flight for flight in flights if flight.failures]
+        if failed and self._left is not None:
+            self._left(failed)
 
     # --- conversations ------------------------------------------------------------------------------------------
 
@@ -180,6 +199,8 @@ class Exchange:
         finally:
             self._alarm.off()
             self._allowance.leave()
+            if self._in_flight:
+                self._forget()
 
     async def close(self) -> None:
         """Break off whatever is open."""
@@ -241,23 +262,25 @@ class Exchange:
         Raises:
             Unreachable: it broke too often without answering anything, or would break again.
         """
-        flights = self._in_flight.lose()
-        self._sending.to_cancel.clear()
         losses = self._losses
         _log.warning(
             "conversation lost",
             plugin=self._plugin.info.name,
             status=lost.status,
-            in_flight=len(flights),
+            in_flight=len(self._in_flight),
             losses=losses.count + 1,
         )
         losses.lost(lost, words)
+        flights = self._in_flight.lose()
+        self._sending.to_cancel.clear()
         now = self._loop.time()
         over = self._settling.end_over(flights, now)
         again, suspects, final = losses.sort([one for one in flights if one.over is None], lost, words, now)
         if not self._settling.stopped:
             self._sending.todo.extendleft(reversed(again))
             self._sending.suspects.extend(suspects)
+        else:
+            self._let_go([*again, *suspects])
         if final or over:
             self._done([*over, *final])
         losses.judge(lost, words)
@@ -315,6 +338,8 @@ class Exchange:
             self._bell.set()
             if final:
                 self._done(final)
+            if self._settling.left:
+                self._let_go_left()
         if received.news:
             self._note(received.news, now)
         if received.push_back is not None:
@@ -352,6 +377,7 @@ class Exchange:
                 self._sending.to_cancel.extend(given_up)
             if final:
                 self._done(final)
+            self._let_go_left()
         self._sending.todo.extend(self._retries.due(now))
         self._watch_for_stuck(now)
         self._bell.set()
@@ -378,7 +404,7 @@ class Exchange:
         elif now - self._stuck_since >= GRACE_AT_END and self._conversation is not None:
             self._stuck_since = None
             if self._settling.cancelled:
-                self._in_flight.forget()
+                self._forget()
             _log.warning(
                 "conversation broken off: the plugin holds trials it does not answer", plugin=self._plugin.info.name
             )

@@ -64,14 +64,15 @@ class InFlight:
         self.given_up.add(key)
         return key
 
-    def forget(self) -> None:
-        """Nobody waits for anything any more; what is given up holds its places."""
+    def forget(self) -> list[Flight]:
+        """Nobody waits for anything any more; what is given up holds its places. What somebody waited for."""
+        flights = self.flights
         self.flying.clear()
         self.running.clear()
+        return flights
 
     def lose(self) -> list[Flight]:
         """Everything is lost with its conversation, and holds no place any more: what somebody waited for."""
-        flights = self.flights
-        self.forget()
+        flights = self.forget()
         self.given_up.clear()
         return flights

@@ -35,9 +35,11 @@ class Retries:
         """Flights that wait."""
         return len(self._later)
 
-    def clear(self) -> None:
-        """Forget what waits."""
+    def clear(self) -> list[Flight]:
+        """Forget what waits, and say what that was."""
+        flights = [flight for _, _, flight in self._later]
         self._later.clear()
+        return flights
 
     def failed(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> float | None:
         """Note a failed attempt: the seconds until the next one would be due, None if it was the last."""

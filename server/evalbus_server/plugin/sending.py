@@ -35,10 +35,12 @@ class Sending:
         """Flights that are to be sent."""
         return len(self.todo) + len(self.suspects)
 
-    def clear(self) -> None:
-        """Forget what was not sent."""
+    def clear(self) -> list[Flight]:
+        """Forget what was not sent, and say what that was."""
+        flights = [*self.todo, *self.suspects]
         self.todo.clear()
         self.suspects.clear()
+        return flights
 
     def next_part(self, now: float, wake_by: Callable[[float], None]) -> list[Flight]:
         """Take what may be sent now into flight: as much as the allowance and one message take.

@@ -13,6 +13,7 @@ from evalbus_server.plugin.port import Answered, Flight, Result
 from evalbus_server.plugin.retries import Retries, retryable
 from evalbus_server.plugin.trial_limits import over_by_news, over_by_output
 
+_STOPPED = Failure(FailureCategory.CANCELLED, "the run was stopped", "CANCELLED", FailureOrigin.SERVER, False)
 _log = structlog.get_logger("evalbus.plugin")
 
 
@@ -30,6 +31,8 @@ class Settling:
         """The run is cancelled: what a plugin cancels therefore stays without a result (O5)."""
         self.limits: TrialLimits | None = None
         """What each trial may take."""
+        self.left: list[Flight] = []
+        """Flights whose attempt failed and that are not asked again, since the run ends before; until they are taken."""
         self.faults = 0
         """Answers that nobody waited for: late, doubled, foreign."""
 
@@ -103,14 +106,29 @@ class Settling:
     def _failed(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> bool:
         """Note a failed attempt; whether it was the last one."""
         if failure.category is FailureCategory.CANCELLED and self.cancelled:
+            self._cancelled(flight, failure, usage, now)
             return False
         wait = self._retries.failed(flight, failure, usage, now)
         if self.stopped:
-            return not retryable(failure)
+            if retryable(failure):
+                self.left.append(flight)
+                return False
+            return True
         if wait is None:
             return True
         self._retries.put(flight, now + wait)
         return False
+
+    def forget(self, now: float) -> None:
+        """Wait for nothing any more, since the run ends."""
+        for flight in self._table.forget():
+            self._cancelled(flight, _STOPPED, None, now)
+
+    def _cancelled(self, flight: Flight, failure: Failure, usage: Usage | None, now: float) -> None:
+        """An attempt that the end of the run has cancelled is noted for what it took, if it took anything."""
+        if usage is not None or flight.told is not None:
+            self._retries.failed(flight, failure, usage, now)
+        self.left.append(flight)
 
     def _stray(self, key: tuple[int, int], result: Result) -> None:
         """An answer that nobody waits for: it frees the place of a flight that was given up, else it is a fault."""

@@ -120,6 +120,8 @@ class Crew:
         self._plugins: list[Reachable] = []
         self.on_target: Callable[[list[Flight]], None] = _nobody
         self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
+        self.on_left: Callable[[int, list[Flight]], None] = _nobody
+        """Is told, by role (-1: the target, else the scorer), of trials that end without an answer after failures."""
 
     async def assemble(self) -> None:
         """Reach all plugins and open their conversations, so that settings are judged before the first trial.
@@ -158,6 +160,8 @@ class Crew:
             for index, (use, plugin) in enumerate(zip(experiment.scorers, plugins, strict=True)):
                 done = functools.partial(self._scorer_done, index)
                 self.scorers.append(self._exchange(use, f"scorers[{index}]", plugin, done))
+            for role, exchange in enumerate(self._exchanges, 0 if self.target is None else -1):
+                exchange.tell_of_left(functools.partial(self._left, role))
             await _all([exchange.open() for exchange in self._exchanges])
             scorer_infos = self.infos[-len(self.scorers) :] if self.scorers else []
             self.names = scorer_names(experiment.scorers, scorer_infos)
@@ -324,6 +328,9 @@ class Crew:
 
     def _scorer_done(self, index: int, flights: list[Flight]) -> None:
         self.on_scorer(index, flights)
+
+    def _left(self, role: int, flights: list[Flight]) -> None:
+        self.on_left(role, flights)
 
 
 def not_started(use: PluginUse, where: str) -> Denied:

@@ -358,6 +358,13 @@ class Line:
         assert self._panel is not None
         self._watchdog.scored(self._panel.seats)
 
+    def left(self, role: int, flights: list[Flight]) -> None:
+        """Take failed attempts of trials that the end of the session leaves open: a later session counts them."""
+        failed = [
+            AttemptRecord(flight.trial.trial_id, role, *each) for flight in flights for each in flight.failures or ()
+        ]
+        self._store(attempts=failed)
+
     def judge_stored(self, trials: Iterable[OpenTrial]) -> None:
         """Make the results of trials whose scores are all stored."""
         self._store(results=[self._result(trial, None) for trial in trials])

@@ -108,7 +108,7 @@ async def _carry(floor: Floor, working: Working) -> None:
         answered=answered,
     )
     line.cache = await _cache_of(floor, working)
-    if store.retries_left(run) or not experiment.keep.outputs:
+    if store.has_failed_attempts(run):
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
     line.purged = partial(store.purged, run.id)
     panel = Panel(
@@ -126,7 +126,7 @@ async def _carry(floor: Floor, working: Working) -> None:
             floor.bell.ring(run.id)
 
     log = RunLog(store, run, committed, line.failed)
-    crew.on_target, crew.on_scorer = line.target_answered, panel.answered
+    crew.on_target, crew.on_scorer, crew.on_left = line.target_answered, panel.answered, line.left
     line.connect(crew.target, panel, log, crew.target_purse)
     working.line = line
     if working.ending is not None:

@@ -251,6 +251,10 @@ class Reader:
         except NotFound:
             return dict.fromkeys((trial.trial_id for trial in trials), f"run {run_id} is there no longer")
 
+    def has_failed_attempts(self, run: Run) -> bool:
+        """Whether an attempt of a run has failed, of its target or of a scorer."""
+        return trials.has_failed_attempts(self._of(run))
+
     def retries_left(self, run: Run) -> int:
         """How many results of a run are still to be replaced."""
         return retry.left(self._connection, self._numbers(run.id)[0])

@@ -157,6 +157,11 @@ def answered(connection: Connection, run: int, outputs: int) -> int:
     return found[0] if found else 0
 
 
+def has_failed_attempts(of: OfRun) -> bool:
+    """Whether an attempt of the run has failed, whoever was asked."""
+    return of.connection.row("SELECT 1 FROM attempt WHERE run = ? LIMIT 1", (of.number,)) is not None
+
+
 def earlier(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
     """How often the target was asked in vain for each of some trials, and what that consumed."""
     found: dict[int, tuple[int, Usage | None]] = {}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evalbus import Failure, FailureCategory, FailureOrigin, Item, Output, PluginInfo, TargetInfo
+from evalbus import Failure, FailureCategory, FailureOrigin, Item, Output, PluginInfo, TargetInfo, Usage
 from evalbus._plugin import Open, Ready
 from evalbus_server.model.trial import OpenTrial, trial_id_of
 from evalbus_server.plugin.exchange import Exchange
@@ -38,6 +38,8 @@ class FakePlugin:
         self.cancelled: list[tuple[int, int]] = []
         self.most_held = 0
         self.restarts = 0
+        self.failed_usage: Usage | None = None
+        """What a failed attempt says that it has taken."""
 
     async def converse(self, opening: Open) -> FakeConversation:
         conversation = FakeConversation(self)
@@ -95,7 +97,8 @@ class FakeConversation:
         if (position, attempt) not in self._held:
             return  # it was cancelled
         self._held.discard((position, attempt))
-        self.push(Received([(position, attempt, answer, None)]))
+        usage = self._plugin.failed_usage if isinstance(answer, Failure) else None
+        self.push(Received([(position, attempt, answer, usage)]))
         self._end_if_done()
 
     def _end_if_done(self) -> None:
@@ -107,7 +110,9 @@ class FakeConversation:
         for key in attempts:
             if key in self._held and self._plugin.script(key[0], -1) is not HANG:
                 self._held.discard(key)
-                self.push(Received([(*key, Failure(FailureCategory.CANCELLED, "cancelled"), None)]))
+                self.push(
+                    Received([(*key, Failure(FailureCategory.CANCELLED, "cancelled"), self._plugin.failed_usage)])
+                )
         self._end_if_done()
 
     async def end(self) -> None:

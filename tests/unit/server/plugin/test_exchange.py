@@ -1,18 +1,19 @@
 """The exchange: each trial gets one final result, whatever the plugin does."""
 
 import asyncio
+import contextlib
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbus import Failure, FailureCategory, Output
+from evalbus import Failure, FailureCategory, Output, Usage
 from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
 from evalbus_server.plugin.losses import KILLERS_IN_A_ROW, LONGEST_PAUSE
 from evalbus_server.plugin.pool import Pool
-from evalbus_server.plugin.port import PushBack, Received
+from evalbus_server.plugin.port import Flight, PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
 
@@ -531,3 +532,57 @@ def test_whatever_happens_each_trial_ends_exactly_once(seed: int, count: int, co
         not isinstance(flight.result, Output) or flight.result.text == str(position)
         for position, flight in table.done.items()
     )
+
+
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(["stop", "cancel", "both"]),
+    st.booleans(),
+    st.integers(0, 40),
+)
+@settings(deadline=None, max_examples=25)
+def test_every_failed_attempt_is_handed_on_when_the_run_ends_first(seed: int, how: str, cancels: bool, turns: int):
+    """With its trial, or as one of a trial that was left; and no trial is handed on twice."""
+    chance = random.Random(seed)
+    dying = chance.choice([0.0, 0.03, 0.3])
+
+    def script(position: int, before: int):
+        said = chance.random()
+        if said < dying:
+            return DIE
+        wait = chance.choice([0.0, 0.0, 0.002])
+        category = chance.choice([FailureCategory.UNAVAILABLE, FailureCategory.RATE_LIMITED, FailureCategory.INVALID])
+        return (wait, failure(category, retry_after=chance.choice([None, 100.0])) if said < 0.7 else Output("x"))
+
+    async def main() -> None:
+        plugin = FakePlugin(script, capabilities=frozenset({"cancel"} if cancels else ()))
+        plugin.failed_usage = Usage(1)
+        table = Table(plugin, concurrency=7, timeout=30.0)
+        told: list[Usage] = []
+        left: list[Flight] = []
+        table.exchange.tell_of_failed(told.append)
+        table.exchange.tell_of_left(left.extend)
+        table.exchange.offer(flights(25))
+        run = asyncio.ensure_future(table.exchange.run())
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        if how != "cancel":
+            table.exchange.stop()
+            await asyncio.sleep(0.001)
+        if how != "stop":
+            table.exchange.cancel()
+        with contextlib.suppress(Unreachable):  # it may die too often
+            await run
+        table.exchange.stop()
+        await table.exchange.close()
+
+        ended = [*table.done.values(), *left]
+        kept = [each for flight in ended for each in flight.failures or () if each.usage is not None]
+        assert len({id(flight) for flight in ended}) == len(ended)
+        assert len(kept) == len(told)
+        for flight in ended:
+            numbers = [each.attempt for each in flight.failures or ()]
+            assert len(set(numbers)) == len(numbers)
+        assert table.doubled == 0
+
+    asyncio.run(main())

@@ -658,6 +658,76 @@ async def test_a_resumed_run_asks_only_what_is_missing(tmp_path: Path):
         assert d.store.counts(ended) == ended.counts
 
 
+class Meter:
+    """Plugins whose every attempt takes one token, and that fail for as long as they are told to."""
+
+    def __init__(self, failing: str, retry_after: float) -> None:
+        self.spent = 0
+        self.failures = 0
+        self.failing = failing
+        self._retry_after = retry_after
+
+    def attempt(self, who: str, ctx: Any) -> Usage:
+        self.spent += 1
+        ctx.progress(usage=Usage(1))
+        if who == self.failing:
+            self.failures += 1
+            raise TrialFailed("not now", FailureCategory.UNAVAILABLE, retry_after=self._retry_after)
+        return Usage(1)
+
+    @property
+    def plugins(self) -> dict[str, Any]:
+        async def answer(item: Item, ctx: Any) -> Output:
+            return Output("x", usage=self.attempt("target", ctx))
+
+        async def judge(item: Item, output: Output, ctx: Any) -> Score:
+            return Score.scored(1.0, usage=self.attempt("judge", ctx))
+
+        answer.__annotations__ = {"item": "Item", "ctx": "Context", "return": "Output"}
+        judge.__annotations__ = {"item": "Item", "output": "Output", "ctx": "Context", "return": "Score"}
+        return {**target_of(answer), "judge": scorer_plugin("judge")(judge)}
+
+
+@pytest.mark.parametrize("failing", ["target", "judge"])
+@pytest.mark.parametrize("how", ["pause", "cancel", "stop", "close"])
+async def test_what_failed_attempts_took_is_counted_after_a_resume(tmp_path: Path, failing: str, how: str):
+    """All wait for a retry when the run is stopped: their attempts are stored, and no number of one comes twice (O6)."""
+    meter = Meter(failing, retry_after=200.0)
+    async with desk(tmp_path, numbered(30)) as d:
+        experiment = d.experiment(meter.plugins, limits={"tokens": 10_000})
+        run = await d.runs.start(experiment, given=meter.plugins)
+        async with asyncio.timeout(60):
+            while meter.failures < 30:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            match how:
+                case "pause":
+                    d.runs.pause(run.id)
+                case "cancel":
+                    d.runs.cancel(run.id)
+                case "stop":
+                    await d.runs.stop(run.id, grace=30.0)
+                case "close":
+                    await d.runs.close(grace=0.0)
+            halted = await d.runs.wait(run.id)
+        assert halted.counts.pending == 30
+        role = -1 if failing == "target" else 0
+        assert d.rows("SELECT role, attempt, input_tokens FROM attempt") == [(role, 1001, 1)] * 30
+        assert (await d.store.spent(halted, "USD")).tokens == meter.spent
+
+        meter.failing = ""
+        await d.runs.resume(run.id, given=meter.plugins)
+        ended = await d.runs.wait(run.id)
+        summary = await d.runs.summary(run.id)
+
+        assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 30)
+        assert summary.usage is not None
+        assert summary.usage.input_tokens == meter.spent
+        assert (await d.store.spent(ended, "USD")).tokens == meter.spent
+        results = d.store.results(ended)
+        assert {result.attempts for result in results} == {2 if failing == "target" else 1}
+
+
 async def test_progress_of_a_resumed_run_starts_at_what_is_done(tmp_path: Path):
     """It never falls, and ends at the total (RC-12)."""
 

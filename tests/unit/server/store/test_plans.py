@@ -35,6 +35,7 @@ READS: dict[str, Callable[[Store, Run], object]] = {
     "unscored": lambda store, run: store.unscored(run, 1, after=2, limit=5),
     "unjudged": lambda store, run: store.unjudged(run, after=2, limit=5),
     "earlier": lambda store, run: store.earlier(run, [0, 1]),
+    "failed attempts": lambda store, run: store.has_failed_attempts(run),
     "retries left": lambda store, run: store.retries_left(run),
     "queue a retry": lambda store, run: store.queue_retry(run.id, "RETRIED"),
     "last position": lambda store, run: store.last_position("support", 1),
