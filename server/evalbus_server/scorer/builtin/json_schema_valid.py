@@ -163,17 +163,20 @@ def _plain(entry: Any) -> Any:
 
 
 class _Keywords:
-    """The keywords that could take for ever: patterns by RE2 in place of Python's own, equal entries, references."""
+    """The keywords that could take for ever: patterns by RE2 in place of Python's own, equal values, references."""
 
     def __init__(self, patterns: Mapping[str, Pattern], usual: Mapping[str, Any]) -> None:
         self._patterns = patterns
         self._here = threading.local()
+        self._looks: dict[int, frozenset[str]] = {}
+        """Of each `enum` of the schema, by its id: the schema stays as long as this."""
         self.by_name: dict[str, Any] = {
             **{name: self._counted(usual[name]) for name in _REFERENCES & usual.keys()},
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
             "additionalProperties": self._additional_properties,
             "uniqueItems": self._unique_items,
+            "enum": self._enum,
         }
 
     def begin(self) -> None:
@@ -205,6 +208,15 @@ class _Keywords:
         """By what entries look like: the package compares each object with each other one."""
         if wanted is True and isinstance(instance, list) and len(set(map(_look_of, instance))) < len(instance):
             yield ValidationError("two entries of the list are the same")
+
+    def _enum(self, validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        """By what values look like: the package compares each value of a long list with each that is allowed."""
+        looks = self._looks.get(id(allowed))
+        if looks is None:
+            looks = self._looks[id(allowed)] = frozenset(map(_look_of, allowed))
+        if _look_of(instance) not in looks:
+            shown = ", ".join(map(repr, allowed[:5])) + (", …" if len(allowed) > 5 else "")
+            yield ValidationError(f"{instance!r} is not one of {shown}")
 
     def _additional_properties(
         self, validator: Any, allowed: Any, instance: Any, schema: Any

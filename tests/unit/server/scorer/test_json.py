@@ -151,6 +151,20 @@ class TestJsonSchemaValid:
         entries = [{"n": n} for n in range(60_000)]  # hours, if they were
         assert await value_of("json_schema_valid", entries, schema={"uniqueItems": True}) == 1.0
 
+    @pytest.mark.parametrize(
+        ("output", "value"),
+        [(1.0, 1.0), (True, 0.0), ("1", 0.0), ({"b": [2], "a": 1.0}, 1.0), ({"a": 1}, 0.0), (None, 1.0), (0, 0.0)],
+    )
+    async def test_what_is_one_of_several_is_so_as_json_schema_has_it(self, output, value):
+        schema = {"enum": [1, {"a": 1, "b": [2]}, None, False]}
+        assert await value_of("json_schema_valid", [output], schema={"items": schema}) == value
+
+    async def test_a_long_list_is_not_compared_with_each_of_many_words(self):
+        schema = {"items": {"enum": list(range(-50_000, 0))}}  # hours, if it were
+        score = await score_of("json_schema_valid", list(range(30_000)), schema=schema)
+        assert score.value == 0.0
+        assert score.explanation.endswith("is not one of -50000, -49999, -49998, -49997, -49996, …")
+
     async def test_alternatives_that_double_with_each_level_end(self, monkeypatch):
         module = import_module("evalbus_server.scorer.builtin.json_schema_valid")
         monkeypatch.setattr(module, "MOST_REFERENCES", 5_000)
