@@ -131,6 +131,7 @@ BOTH = (
     # A stream that breaks costs nobody but the trial that breaks it.
     breaks("ends_early", "the plugin ended the conversation before it had answered everything"),
     breaks("no_protobuf", "it sent what is no message of the contract"),
+    # Statuses that gRPC puts another in the place of are the fault of one trial (PL-02).
     Case("long_details", reason="MESSAGE_TOO_LARGE", says="error text has 17000 bytes", asked=(1, 2)),
     Case("long_error", reason="MESSAGE_TOO_LARGE", says=r"error text has 700\d\d bytes", asked=(1, 2)),
     breaks("many_lines", "INTERNAL: one two three$"),

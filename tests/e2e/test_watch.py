@@ -283,7 +283,7 @@ OUTPUTS_ONLY: dict[str, Any] = {"target": "none", "limits": {"concurrency": 1000
 
 
 async def test_slow_watchers_neither_slow_the_run_nor_make_the_server_grow(tmp_path: Path) -> None:
-    """Each reads one message and sleeps; what it has not read waits in the store, and not in memory."""
+    """Each reads one message and sleeps; what it has not read waits in the store, and not in memory (PL-05)."""
     with Process(tmp_path, '{"listen": "127.0.0.1:0", "db": "runs.db"}') as process:
         memory = psutil.Process(process.process.pid).memory_info
         async with Client(process.address) as client:
@@ -313,6 +313,7 @@ async def test_slow_watchers_neither_slow_the_run_nor_make_the_server_grow(tmp_p
 
 
 async def test_100_watchers_that_go_away_leave_nothing_behind(served: Served) -> None:
+    """And the run goes on (RC-04)."""
     gate = asyncio.Event()
     async with echoing(gate) as address:
         await served.client.upload_dataset("d", items(5))

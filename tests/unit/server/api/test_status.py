@@ -72,6 +72,7 @@ def test_what_passes_by_itself_says_when_to_try_again(reason: Reason) -> None:
 
 
 def test_details_stay_under_4_kib_however_long_the_text_is() -> None:
+    """Or gRPC would put another status in their place (PL-02)."""
     error = Invalid(Reason.EXPERIMENT_INVALID, "é" * 100_000, field="dataset.records" + "[7]" * 10_000)
     status = to_status(error)
 
