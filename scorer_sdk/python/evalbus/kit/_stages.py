@@ -273,12 +273,17 @@ def _kept(returned: Any) -> Value | None:
         return None
     try:
         value = Value.of(_plain(returned))
-    except (TypeError, ValueError, RecursionError):
+        size = _size(value)
+    except (TypeError, ValueError, RecursionError):  # no JSON, or a text with a lone surrogate
         value = Value(repr(returned).encode("utf-8", "replace").decode())
-    size = len(value.body) if isinstance(value.body, bytes) else len(value.body.encode())
+        size = _size(value)
     if size <= KEPT:
         return value
     return Value(cut(str(value), KEPT))
+
+
+def _size(value: Value) -> int:
+    return len(value.body) if isinstance(value.body, bytes) else len(value.body.encode())
 
 
 def _plain(returned: Any) -> Any:

@@ -131,6 +131,14 @@ async def test_what_is_no_json_is_kept_as_its_repr_and_long_results_are_cut():
     assert 60_000 < len(analyze.result.text.encode()) <= 64 * 1024
 
 
+async def test_half_a_character_in_a_step_spoils_no_score():
+    made = staged("half", analyze=lambda output: "so \ud83d", score=lambda analysis: float(len(analysis) == 4))
+    score = await ScorerBench(made).score("", "")
+    assert score.value == 1.0
+    assert score.steps[0].result is not None
+    assert score.steps[0].result.text == "'so \\ud83d'"
+
+
 async def test_a_failing_stage_fails_the_task():
     def analyze(output: Output) -> str:
         raise TrialFailed.unavailable("the model is away")
