@@ -152,3 +152,5 @@ def test_a_plugin_that_cannot_do_the_trial_ends_with_1(desk):
     assert ended.reason.startswith("evalbus: adder could not do the trial: ")
     refused = desk.run("plugins", "check", "--command", "python plugins.py", "--target", "--settings", '{"x": 1}')
     assert refused.code == 2
+    given = desk.run("plugins", "check", "--command", "python plugins.py", "--target", "--calls", '["a"]')
+    assert (given.code, "is a target: it is given no output" in given.err) == (2, True)

@@ -1,4 +1,4 @@
-"""The work of `evalbus plugins` and `evalbus scorers`: what plugins say of themselves, and one trial to try them."""
+"""The work of `evalbus plugins describe`, `evalbus scorers list` and `show`: what plugins say of themselves."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from typing import Any
 from rich.text import Text
 
 from evalbus import MetricDeclaration, PluginInfo, ScoreDeclaration, ScorerInfo
+from evalbus._adapted import is_adapted
 from evalbus_server import logs
 from evalbus_server.app import plugin_maker
-from evalbus_server.cli.exits import Ending, ExitCode
-from evalbus_server.cli.figures import number, plain
+from evalbus_server.cli.figures import plain
 from evalbus_server.cli.report import console, print_json
-from evalbus_server.embed import RunReport, TrialResult, run_async
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
-from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.faults import suggestion
-from evalbus_server.model.run import Outcome
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.scorer.builtin import BUILTINS
@@ -39,34 +36,57 @@ class Sought:
 
 
 @dataclass(frozen=True, slots=True)
-class OneTrial:
-    """What a plugin is asked when it is tried."""
+class Way:
+    """How to reach a plugin, as it stood on the command line: one of them."""
 
-    settings: str
-    input: str
-    expected: str | None
-    output: str
+    command: str | None
+    address: str | None
+    use: str | None
 
 
-def sought(command: str | None, address: str | None, plugin: str, *, target: bool, scorer: bool) -> Sought:
+def sought(way: Way, plugin: str, *, target: bool, scorer: bool) -> Sought:
     """The plugin that the options mean.
 
     Raises:
         Invalid: they contradict each other.
+        NotFound: there is none of the name.
     """
-    if (command is None) == (address is None):
-        raise Invalid(Reason.REQUEST_INVALID, "say where the plugin is: --command 'python target.py' or --address A")
+    if sum(each is not None for each in (way.command, way.address, way.use)) != 1:
+        raise Invalid(
+            Reason.REQUEST_INVALID,
+            "say where the plugin is: --command 'python target.py', --address A, or --use NAME for one that an experiment just names",
+        )
     if target and scorer:
         raise Invalid(
             Reason.REQUEST_INVALID, "--target and --scorer exclude each other; leave both out to look for any"
         )
+    if way.use is not None:
+        named(way.use)
+        if target:
+            raise Invalid(Reason.REQUEST_INVALID, f"{way.use} is a scorer, not a target; leave --target out")
+        if plugin:
+            raise Invalid(
+                Reason.REQUEST_INVALID, "--plugin goes with --command and --address, not with --use; leave it out"
+            )
+        return Sought({"use": way.use}, ("scorer",))
     entry: dict[str, Any] = {"plugin": plugin}
-    if command is not None:
-        entry["command"] = shlex.split(command)
+    if way.command is not None:
+        entry["command"] = shlex.split(way.command)
     else:
-        entry["address"] = address
+        entry["address"] = way.address
     kinds = ("target",) if target else ("scorer",) if scorer else ("target", "scorer")
     return Sought(entry, kinds)
+
+
+def named(use: str) -> None:
+    """Check that `use` of an experiment may say this of a scorer.
+
+    Raises:
+        NotFound: it is neither a builtin nor one of another library.
+    """
+    if use not in BUILTINS and not is_adapted(use):
+        known = sorted(BUILTINS)
+        raise NotFound(Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{suggestion(use, known, known)}")
 
 
 # --- what they say of themselves --------------------------------------------------------------------------------
@@ -75,14 +95,14 @@ def sought(command: str | None, address: str | None, plugin: str, *, target: boo
 def describe(sought: Sought, *, as_json: bool) -> None:
     """Print what a plugin says of itself."""
     logs.set_up("warning")
-    _print_infos(asyncio.run(_reach(sought)), as_json=as_json)
+    _print_infos(asyncio.run(reach(sought)), as_json=as_json)
 
 
 def list_builtins(*, as_json: bool) -> None:
     """Print the builtin scorers."""
     infos = [builtin.info for _, builtin in sorted(BUILTINS.items())]
     if as_json:
-        print_json({"scorers": [_info_document(info) for info in infos]})
+        print_json({"scorers": [info_document(info) for info in infos]})
         return
     out = console()
     width = max(len(info.name) for info in infos) + 2
@@ -90,19 +110,18 @@ def list_builtins(*, as_json: bool) -> None:
         out.print(Text.assemble((f"{info.name:{width}}", "bold"), info.description), soft_wrap=True)
 
 
-def show_builtin(name: str, *, as_json: bool) -> None:
-    """Print what a builtin scorer takes and gives.
+def show_scorer(name: str, *, as_json: bool) -> None:
+    """Print what a scorer takes and gives that an experiment just names.
 
     Raises:
         NotFound: there is none of this name.
+        ServerError: that of another library cannot be reached.
     """
-    if name not in BUILTINS:
-        known = sorted(BUILTINS)
-        raise NotFound(Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {name!r}{suggestion(name, known, known)}")
-    _print_infos([BUILTINS[name].info], as_json=as_json)
+    named(name)
+    describe(Sought({"use": name}, ("scorer",)), as_json=as_json)
 
 
-async def _reach(sought: Sought) -> list[PluginInfo]:
+async def reach(sought: Sought) -> list[PluginInfo]:
     """The plugin of each kind that is sought, as far as there is one.
 
     Raises:
@@ -111,10 +130,10 @@ async def _reach(sought: Sought) -> list[PluginInfo]:
     found: list[PluginInfo] = []
     missing: list[Unfit] = []
     for kind in sought.kinds:
-        experiment = _experiment(sought, kind)
+        experiment = from_mapping(entry_alone(sought.entry, kind), os.getcwd())
         use = experiment.target if kind == "target" else experiment.scorers[0]
         assert use is not None
-        wanted = Wanted(use, kind == "scorer", 1, experiment, None, "", {})
+        wanted = Wanted(use, kind == "scorer", 1, experiment, BUILTINS.get(use.use or ""), "", {})
         plugin = plugin_maker()(wanted)
         try:
             found.append(await plugin.reach())
@@ -129,34 +148,32 @@ async def _reach(sought: Sought) -> list[PluginInfo]:
     return found
 
 
-def _experiment(sought: Sought, kind: str, **more: Any) -> Experiment:
-    return from_mapping(_document(sought, kind, **more), os.getcwd())
-
-
-def _document(
-    sought: Sought, kind: str, record: dict[str, Any] | None = None, settings: dict[str, Any] | None = None
+def entry_alone(
+    entry: dict[str, Any], kind: str, record: dict[str, Any] | None = None, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    entry = {**sought.entry, "settings": settings or {}}
+    """An experiment of one plugin, by its entry, and one record."""
+    whole = {**entry, "settings": settings or {}}
     return {
         "name": "check",
         "dataset": {"records": [record or {"input": ""}]},
-        "target": entry if kind == "target" else "none",
-        "scorers": [] if kind == "target" else [entry],
+        "target": whole if kind == "target" else "none",
+        "scorers": [] if kind == "target" else [whole],
         "limits": {"retries": 0},
     }
 
 
 def _print_infos(infos: list[PluginInfo], *, as_json: bool) -> None:
     if as_json:
-        print_json({"plugins": [_info_document(info) for info in infos]})
+        print_json({"plugins": [info_document(info) for info in infos]})
         return
     out = console()
     for info in infos:
-        for label, text in _told(info):
+        for label, text in told(info):
             out.print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
 
 
-def _told(info: PluginInfo) -> Iterator[tuple[str, str]]:
+def told(info: PluginInfo) -> Iterator[tuple[str, str]]:
+    """What a plugin says of itself, as lines with their labels."""
     kind = info.kind
     yield ("scorer" if isinstance(kind, ScorerInfo) else "target"), f"{info.name} {info.version}".rstrip()
     rows = (
@@ -214,7 +231,8 @@ def _better(declared: ScoreDeclaration | MetricDeclaration) -> str:
     return "lower is better" if declared.direction.name == "LOWER_IS_BETTER" else ""
 
 
-def _info_document(info: PluginInfo) -> dict[str, Any]:
+def info_document(info: PluginInfo) -> dict[str, Any]:
+    """What a plugin says of itself, as JSON."""
     document: dict[str, Any] = {
         "kind": "scorer" if isinstance(info.kind, ScorerInfo) else "target",
         "name": info.name,
@@ -241,84 +259,4 @@ def _declared_document(declared: ScoreDeclaration | MetricDeclaration) -> dict[s
         "min": declared.minimum,
         "max": declared.maximum,
         "direction": declared.direction.name,
-    }
-
-
-# --- one trial --------------------------------------------------------------------------------------------------
-
-
-def check(sought: Sought, trial: OneTrial, *, as_json: bool) -> int:
-    """Ask a plugin one trial, as a run would: with its settings, its limits, over its own connection.
-
-    Raises:
-        Ending: the trial failed.
-    """
-    logs.set_up("warning")
-    settings = _settings(trial.settings)
-    info, report = asyncio.run(_try(sought, trial, settings))
-    result = next(report.results(), None)
-    if as_json:
-        print_json({"plugin": _info_document(info), "trial": None if result is None else _trial_document(result)})
-    else:
-        out = console()
-        for label, text in (*_told(info), *_told_of(result)):
-            out.print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
-    if result is None:
-        raise Ending(ExitCode.TROUBLE, report.run.state.name, f"{info.name}: {report.run.reason}")
-    if result.outcome is Outcome.ERRORED:
-        why = result.failure.message if result.failure is not None else "it gave no score"
-        raise Ending(ExitCode.FAIL, "TRIAL_FAILED", f"{info.name} could not do the trial: {why}")
-    return ExitCode.PASS
-
-
-async def _try(sought: Sought, trial: OneTrial, settings: dict[str, Any]) -> tuple[PluginInfo, RunReport]:
-    infos = await _reach(sought)
-    if len(infos) > 1:
-        raise Invalid(Reason.REQUEST_INVALID, "a target and a scorer are served there; say --target or --scorer")
-    kind = "scorer" if isinstance(infos[0].kind, ScorerInfo) else "target"
-    record = {"id": "check", "input": trial.input}
-    if trial.expected is not None:
-        record["expected"] = trial.expected
-    if kind == "scorer":
-        record["output"] = trial.output
-    return infos[0], await run_async(_document(sought, kind, record, settings))
-
-
-def _settings(text: str) -> dict[str, Any]:
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise Invalid(Reason.SETTINGS_INVALID, f"--settings: not JSON: {error}") from None
-    if not isinstance(settings, dict):
-        raise Invalid(Reason.SETTINGS_INVALID, '--settings: must be a JSON object, such as {"model": "small"}')
-    return settings
-
-
-def _told_of(result: TrialResult | None) -> Iterator[tuple[str, str]]:
-    if result is None:
-        return
-    yield "trial", result.outcome.name
-    if result.latency is not None:
-        yield "took", f"{result.latency * 1000:.1f} ms"
-    if result.failure is not None:
-        yield "failure", f"{result.failure.category.name}: {result.failure.message}"
-    elif not result.scores and result.output is not None:
-        yield "content", str(result.output.content)
-        yield from (("tool call", f"{call.name}({call.arguments_json})") for call in result.output.tool_calls)
-    for key, score in result.scores.items():
-        value = score.status.name if score.value is None else number(score.value)
-        yield "score", f"{key}: {value}{f'  {score.explanation}' if score.explanation else ''}"
-
-
-def _trial_document(result: TrialResult) -> dict[str, Any]:
-    failure = result.failure
-    return {
-        "outcome": result.outcome.name,
-        "content": None if result.output is None or result.output.content is None else str(result.output.content),
-        "scores": {
-            key: {"status": score.status.name, "value": score.value, "explanation": score.explanation}
-            for key, score in result.scores.items()
-        },
-        "failure": None if failure is None else {"category": failure.category.name, "message": failure.message},
-        "latency_ms": None if result.latency is None else result.latency * 1000,
     }

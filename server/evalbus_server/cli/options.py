@@ -34,6 +34,37 @@ Server: TypeAlias = Annotated[
     typer.Option("--server", metavar="A", help="Ask the server at this address instead of opening a database."),
 ]
 
+# What an item is, and the output that is judged: of commands that try one.
+AsText: TypeAlias = str | None
+ItemExpected: TypeAlias = Annotated[
+    AsText, typer.Option("--expected", metavar="T", help="What the item expects, as text.")
+]
+ItemExpectedJson: TypeAlias = Annotated[
+    AsText, typer.Option("--expected-json", metavar="JSON", help="The same as JSON: a list means any of.")
+]
+ItemMetadata: TypeAlias = Annotated[str, typer.Option("--metadata", metavar="JSON", help="The item's metadata.")]
+ItemChoices: TypeAlias = Annotated[
+    str, typer.Option("--choices", metavar="JSON", help="The item's choices: a list of texts.")
+]
+OutputText: TypeAlias = Annotated[AsText, typer.Option("--output", metavar="T", help="What is judged, as text.")]
+OutputJson: TypeAlias = Annotated[
+    AsText, typer.Option("--output-json", metavar="JSON", help="What is judged, as JSON.")
+]
+OutputCalls: TypeAlias = Annotated[
+    str, typer.Option("--calls", metavar="JSON", help='Tool calls: [{"name": "search", "arguments": {}}, …].')
+]
+OutputSpans: TypeAlias = Annotated[
+    str, typer.Option("--spans", metavar="JSON", help='Spans: [{"id": "1", "name": "plan", "parent_id": ""}, …].')
+]
+OutputUsage: TypeAlias = Annotated[
+    str, typer.Option("--usage", metavar="JSON", help='What it used: {"output_tokens": 40, "cost": {"amount": 0.01}}.')
+]
+OutputTiming: TypeAlias = Annotated[
+    str,
+    typer.Option("--timing", metavar="JSON", help='How long it took, in seconds: {"total": 1.5, "first_token": 0.2}.'),
+]
+PluginSettings: TypeAlias = Annotated[str, typer.Option("--settings", metavar="JSON", help="Its settings.")]
+
 Tags: TypeAlias = Annotated[list[str] | None, typer.Option("--tag", metavar="T", help="Add a tag. Repeatable.")]
 
 

@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from evalbus_server.cli.options import Json
+from evalbus_server.cli.options import (
+    ItemChoices,
+    ItemExpected,
+    ItemExpectedJson,
+    ItemMetadata,
+    Json,
+    OutputCalls,
+    OutputJson,
+    OutputSpans,
+    OutputText,
+    OutputTiming,
+    OutputUsage,
+    PluginSettings,
+)
 
 app = typer.Typer(help="Look at targets and scorers, and try them.", rich_markup_mode=None)
 
@@ -14,6 +27,7 @@ Text = str | None
 Command = Annotated[Text, typer.Option(metavar="'WORDS'", help="Start it so, as in 'python target.py'.")]
 Address = Annotated[Text, typer.Option(metavar="A", help="It listens there.")]
 Plugin = Annotated[str, typer.Option(metavar="NAME", help="Which one, if several are served there.")]
+Use = Annotated[Text, typer.Option(metavar="NAME", help="A builtin, or a scorer of another library.")]
 IsTarget = Annotated[bool, typer.Option("--target", help="Look for a target only.")]
 IsScorer = Annotated[bool, typer.Option("--scorer", help="Look for a scorer only.")]
 
@@ -22,6 +36,7 @@ IsScorer = Annotated[bool, typer.Option("--scorer", help="Look for a scorer only
 def describe(  # noqa: PLR0913  # each is an option
     command: Command = None,
     address: Address = None,
+    use: Use = None,
     plugin: Plugin = "",
     target: IsTarget = False,
     scorer: IsScorer = False,
@@ -30,27 +45,39 @@ def describe(  # noqa: PLR0913  # each is an option
     """Show what a plugin says of itself."""
     from evalbus_server.cli import describing
 
-    describing.describe(describing.sought(command, address, plugin, target=target, scorer=scorer), as_json=as_json)
+    way = describing.Way(command, address, use)
+    describing.describe(describing.sought(way, plugin, target=target, scorer=scorer), as_json=as_json)
 
 
 @app.command()
 def check(  # noqa: PLR0913  # each is an option
     command: Command = None,
     address: Address = None,
+    use: Use = None,
     plugin: Plugin = "",
     target: IsTarget = False,
     scorer: IsScorer = False,
-    settings: Annotated[str, typer.Option(metavar="JSON", help="Its settings.")] = "{}",
+    settings: PluginSettings = "{}",
     input: Annotated[str, typer.Option(metavar="T", help="What the item asks.")] = "Hello",
-    expected: Annotated[Text, typer.Option(metavar="T", help="What the item expects.")] = None,
-    output: Annotated[str, typer.Option(metavar="T", help="What a scorer is given to judge.")] = "Hello",
+    expected: ItemExpected = None,
+    expected_json: ItemExpectedJson = None,
+    metadata: ItemMetadata = "{}",
+    choices: ItemChoices = "[]",
+    output: OutputText = None,
+    output_json: OutputJson = None,
+    calls: OutputCalls = "[]",
+    spans: OutputSpans = "[]",
+    usage: OutputUsage = "{}",
+    timing: OutputTiming = "{}",
     as_json: Json = False,
 ) -> int:
     """Open a conversation with a plugin and ask it one trial.
 
-    Ends with 1 if the plugin could not do the trial.
+    A scorer judges the text Hello unless you say otherwise. Ends with 1 if the plugin could not do the trial.
     """
-    from evalbus_server.cli import describing
+    from evalbus_server.cli import checking, describing, one_trial
 
-    sought = describing.sought(command, address, plugin, target=target, scorer=scorer)
-    return describing.check(sought, describing.OneTrial(settings, input, expected, output), as_json=as_json)
+    sought = describing.sought(describing.Way(command, address, use), plugin, target=target, scorer=scorer)
+    more = one_trial.More(calls, spans, usage, timing)
+    texts = one_trial.Texts(input, output, output_json, expected, expected_json, metadata, choices, more)
+    return checking.check(sought, settings, texts, as_json=as_json)

@@ -128,3 +128,99 @@ def test_a_judge_can_be_tried_too(tried, monkeypatch):
             "judge_closed_qa", "--settings", settings, "--input", "Where?", "--output", "In Bern."
         )
     assert (code, document["value"], document["label"], document["explanation"]) == (0, 1.0, "yes", "It names it.")
+
+
+CHECKS = '''
+def near(output: float, expected: float, tolerance: float = 0.0):
+    """1 if two numbers are near each other."""
+    return abs(output - expected) <= tolerance, f"off by {abs(output - expected)}"
+
+
+def seen(task):
+    output, item = task.output, task.item
+    calls = [(call.name, call.arguments) for call in output.tool_calls]
+    return 1.0, repr([output.content.data, calls, item.choices, item.metadata, output.usage.input_tokens])
+'''
+
+
+@pytest.fixture
+def checks(tmp_path, monkeypatch):
+    (tmp_path / "checks.py").write_text(CHECKS)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("checks")
+def test_a_scorer_of_another_library_is_tried_by_its_name(tried):
+    words = ("python:checks.near", "--output", "4", "--expected", "5.5")
+    code, document, err = tried(*words, "--settings", '{"tolerance": 2}')
+    score = {"status": "SCORED", "value": 1, "label": None, "explanation": "off by 1.5"}
+    assert (code, document, err) == (0, {**score, "scores": {"near": score}}, "")
+    code, document, _ = tried("python:checks.near", "--output", "four", "--expected", "5")
+    assert (code, document["status"], document["failure"]["reason"]) == (0, "ERRORED", "NOT_A_NUMBER")
+
+
+SEEN = [
+    "--output-json",
+    '{"content": 1}',
+    "--calls",
+    '["a", {"name": "b", "arguments": {"x": 1}}]',
+    "--choices",
+    '["c"]',
+]
+SEEN += ["--metadata", '{"k": [1]}', "--usage", '{"input_tokens": 3}']
+
+
+@pytest.mark.usefixtures("checks")
+@pytest.mark.parametrize(
+    "command", [["scorers", "try", "python:checks.seen"], ["plugins", "check", "--use", "python:checks.seen"]]
+)
+def test_both_commands_give_it_the_whole_of_what_the_options_make(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        main([*command, *SEEN, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    score = document["trial"]["scores"]["seen"] if "trial" in document else document
+    said = [{"content": 1}, [("a", {}), ("b", {"x": 1})], ("c",), {"k": [1]}, 3]
+    assert (ended.value.code or 0, score["explanation"]) == (0, repr(said))
+
+
+@pytest.mark.usefixtures("checks")
+def test_one_that_is_not_there_is_told_in_a_line(tried):
+    code, document, err = tried("python:checks.neer", "--output", "4")
+    assert (code, document) == (4, None)
+    assert "did you mean near?" in json.loads(err)["error"]["message"]
+    code, _, err = tried("python:checks.near", "--output", "4", "--settings", '{"tolerence": 1}')
+    assert code == 2 and "did you mean 'tolerance'" in json.loads(err)["error"]["message"]
+
+
+@pytest.mark.usefixtures("checks")
+def test_a_scorer_of_another_library_says_what_it_takes(capsys):
+    for words in (["scorers", "show", "python:checks.near"], ["plugins", "describe", "--use", "python:checks.near"]):
+        with pytest.raises(SystemExit):
+            main([*words, "--json"])
+        (plugin,) = json.loads(capsys.readouterr().out)["plugins"]
+        assert plugin["inputs"] == ["output", "expected", "tolerance"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--use", "exact_match", "--output-json", "[1]", "--expected-json", "[[1.0]]"], 0, ""),
+        (["--use", "includes", "--expected", "ell"], 0, ""),
+        (["--use", "exact_macth"], 2, "did you mean exact_match?"),
+        (["--use", "exact_match", "--target"], 2, "is a scorer, not a target"),
+        (["--use", "exact_match", "--plugin", "p"], 2, "--plugin goes with --command and --address"),
+        (["--use", "exact_match", "--address", "a:1"], 2, "say where the plugin is"),
+        (["--use", "exact_match", "--output", "x", "--output-json", "1"], 2, "exclude each other"),
+        ([], 2, "--use NAME"),
+    ],
+)
+def test_a_builtin_is_checked_as_any_plugin(capsys, words, code, said):
+    with pytest.raises(SystemExit) as ended:
+        main(["plugins", "check", *words, "--json"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code or 0) == code
+    if code == 0:
+        trial = json.loads(out)["trial"]
+        assert [score["value"] for score in trial["scores"].values()] == [1.0]
+    else:
+        assert said in json.loads(err)["error"]["message"]
