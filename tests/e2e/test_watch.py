@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -313,7 +314,6 @@ async def test_slow_watchers_neither_slow_the_run_nor_make_the_server_grow(tmp_p
 
 
 async def test_100_watchers_that_go_away_leave_nothing_behind(served: Served) -> None:
-    """And the run goes on (RC-04)."""
     gate = asyncio.Event()
     async with echoing(gate) as address:
         await served.client.upload_dataset("d", items(5))
@@ -336,6 +336,60 @@ async def test_100_watchers_that_go_away_leave_nothing_behind(served: Served) ->
         assert (await run.wait()).counts.passed == 5
 
 
+WATCHERS = """
+import sys
+
+import grpc
+
+from evalbus.v1 import run_pb2, run_pb2_grpc
+
+address, run, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+request = run_pb2.WatchRunRequest(run_id=run)
+calls = []
+for _ in range(number):
+    channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+    calls.append((channel, run_pb2_grpc.RunServiceStub(channel).WatchRun(request)))
+for _, call in calls:
+    next(call)
+print("all watch", flush=True)
+sys.stdin.read()
+"""
+"""A process whose watchers have a connection each, and have all got their first news."""
+
+
+async def test_100_watchers_that_are_killed_leave_nothing_behind_and_the_run_goes_on(served: Served) -> None:
+    """RC-04: three processes full of them, one after the other, each killed with no time for a farewell."""
+    gate = asyncio.Event()
+    async with echoing(gate) as address:
+        await served.client.upload_dataset("d", items(5))
+        run = await served.client.start(experiment(address))
+        await until(lambda: (going := served.parts.runs.progress(run.id)) is not None and going.in_flight == 5)
+        me = psutil.Process()
+        memory = []
+        tasks, files = len(asyncio.all_tasks()), me.num_fds()
+        for number in (100, 100, 100):
+            words = [sys.executable, "-c", WATCHERS, served.address, run.id, str(number)]
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            assert process.stdout is not None
+            async with asyncio.timeout(60):
+                assert await process.stdout.readline() == b"all watch\n"
+            assert len(served.server._guard._at_work) == number
+            process.kill()
+            await process.wait()
+            await until(lambda: not served.server._guard._at_work, 60)
+            await until(lambda: len(asyncio.all_tasks()) <= tasks + 5, 60)
+            await until(lambda: me.num_fds() <= files + 10, 60)
+            memory.append(me.memory_info().rss)
+        assert memory[-1] - memory[0] < 100 * 256 * 1024  # of the last two hundred
+
+        async with aclosing(run.watch()) as news:
+            assert isinstance(await anext(news), Snapshot)
+        gate.set()
+        assert (await run.wait()).counts.passed == 5
+
+
 async def test_500_times_a_stream_is_opened_and_cancelled_leave_nothing_open(served: Served) -> None:
     """PL-18."""
     gate = asyncio.Event()
@@ -352,8 +406,8 @@ async def test_500_times_a_stream_is_opened_and_cancelled_leave_nothing_open(ser
         gate.set()
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+async def until(condition: Any, seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
         while not condition():  # nothing rings when gRPC has closed a socket
             await asyncio.sleep(0.02)
 
