@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from evalbus_server.model.bounds import Limits
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.runner.limits import Watchdog
-from tests.unit.server.runner.test_runs import desk, numbered, target_of
+from tests.unit.server.runner.test_runs import desk, numbered, target_of, until
 
 # --- limits of errors: they end a run at the limit, ours once it is passed --------------------------------------------
 
@@ -218,3 +219,102 @@ async def test_a_share_of_errors_is_one_of_this_session(tmp_path: Path) -> None:
 
     assert (ended.state, ended.counts.passed) == (RunState.ABORTED, 60)
     assert ended.reason.startswith("MAX_ERRORS: 20 errors of target in 20 answers of this session")
+
+
+# --- errors, retries and resuming, as whole runs of inspect_ai have them ----------------------------------------------
+
+
+class Failing:
+    """A target that fails on one of four items as often as it is told, and counts its calls."""
+
+    def __init__(self, item: str, times: int) -> None:
+        self.item, self.times = item, times
+        self.calls: Counter[str] = Counter()
+
+    def answer(self, item: Item) -> str:
+        self.calls[item.id] += 1
+        if item.id == self.item and self.calls[item.id] <= self.times:
+            raise ValueError("boom")
+        return item.input.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "state", "errored", "calls"),
+    [
+        ({"retries": 0}, DONE, 1, 1),  # fail_on_error: false
+        ({"retries": 0, "max_errors": 2}, DONE, 1, 1),  # fail_on_error: 2
+        ({"retries": 0, "max_errors": 0, "concurrency": 1}, RunState.ABORTED, 1, 1),  # their default
+        ({"retries": 0, "max_errors": "25%"}, DONE, 1, 1),  # theirs fails: ours says nothing before 20 answers
+        (
+            {"retries": 1},
+            DONE,
+            1,
+            2,
+        ),  # theirs fails: an error that stays is a result of ours, unless max_errors says so
+        ({"retries": 2}, DONE, 0, 3),
+    ],
+)
+async def test_an_error_is_tried_again_and_what_stays_is_errored(
+    tmp_path: Path, limits: dict[str, Any], state: RunState, errored: int, calls: int
+) -> None:
+    """e2e.sample_error, where an item fails twice. Their score_on_error has no like: who fails is not judged (O1)."""
+    failing = Failing("i1", 2)
+    async with desk(tmp_path, numbered(4)) as d:
+        run = await d.run({**target_of(failing.answer), "s": scorer_plugin("s")(one)}, limits=limits)
+        attempts = d.rows("SELECT attempts FROM result WHERE position = 1")
+
+    assert (run.state, run.counts.errored, failing.calls["i1"]) == (state, errored, calls)
+    assert attempts == [(calls,)]
+    assert all(count == 1 for id, count in failing.calls.items() if id != "i1")
+
+
+async def test_only_what_failed_is_asked_again(tmp_path: Path) -> None:
+    """e2e.eval_retry and e2e.eval_set, in the same run instead of in a new one; a second time there is nothing to do."""
+    failing = Failing("i2", 1)
+    plugins = target_of(failing.answer)
+    async with desk(tmp_path, numbered(4)) as d:
+        run = await d.run(plugins, limits={"retries": 0})
+        assert (run.state, run.counts.errored) == (DONE, 1)
+        await d.runs.retry(run.id, given=plugins)
+        again = await d.runs.wait(run.id)
+        with pytest.raises(Unfit) as caught:
+            await d.runs.retry(run.id, given=plugins)
+
+    assert (again.state, again.counts.passed) == (DONE, 4)
+    assert failing.calls == Counter({"i0": 1, "i1": 1, "i2": 2, "i3": 1})
+    assert caught.value.reason is Reason.NOTHING_TO_RUN
+
+
+async def test_more_epochs_are_a_run_of_their_own_that_need_not_ask_for_the_first(tmp_path: Path) -> None:
+    """e2e.eval_set.more_epochs adds epochs to what is there; ours never changes a run, but remembers its answers."""
+    failing = Failing("", 0)
+    plugins = target_of(failing.answer, version="1.0.0")
+    async with desk(tmp_path, numbered(4)) as d:
+        await d.run(plugins, cache=True)
+        run = await d.run(plugins, cache=True, epochs=2)
+
+    assert (run.state, run.counts.passed) == (DONE, 8)
+    assert set(failing.calls.values()) == {2}
+
+
+async def test_a_run_with_trials_left_over_is_not_done(tmp_path: Path) -> None:
+    """expt_status_from_items: all done is a success and left-overs are none; one that failed for good fails theirs."""
+    gate = asyncio.Event()
+
+    async def answer(item: Item) -> str:
+        if item.id == "i1":
+            await gate.wait()
+        return "x"
+
+    plugins = target_of(answer)
+    async with desk(tmp_path, numbered(2)) as d:
+        run = await d.runs.start(d.experiment(plugins), given=plugins)
+        await until(lambda: d.store.run(run.id).counts.done == 1)
+        await d.runs.stop(run.id, grace=0)
+        left = d.store.run(run.id)
+        gate.set()
+        await d.runs.resume(run.id, given=plugins)
+        done = await d.runs.wait(run.id)
+
+    assert (left.state, left.verdict, left.counts.pending) == (RunState.INTERRUPTED, Verdict.INCONCLUSIVE, 1)
+    assert (done.state, done.verdict, done.counts.pending) == (DONE, Verdict.PASS, 0)
