@@ -275,6 +275,8 @@ class Crew:
         if name not in fitting:
             kind = "scorer" if scorer else "target"
             hint = suggestion(name, sorted(fitting), sorted(fitting))
+            if not fitting:
+                hint = f"; say how the {kind} is reached: command, such as [python, {kind}.py], or address"
             if scorer and "." in name:
                 hint = f"; of another library there is {', '.join(f'{each}.NAME' for each in LIBRARIES)}"
             message = f"{where}.use: there is no builtin {kind} {name!r}{hint}"

@@ -502,12 +502,23 @@ async def test_what_cannot_run_is_refused_before_the_first_trial(tmp_path: Path)
         ({"criteria": [{"metric": "mean", "scorer": "exact", "min": 1}]}, Invalid, "exact"),
         ({"criteria": [{"metric": "mean", "baseline": "r123456", "max_drop": 0.1}]}, Invalid, "baseline"),
         ({"dataset": {"name": "nowhere"}}, NotFound, "nowhere"),
+        ({"target": {"use": "ecko"}}, Invalid, "there is no builtin target 'ecko'; did you mean echo?"),
     ]
     async with desk(tmp_path, numbered(3)) as d:
         for more, kind, says in refused:
             with pytest.raises(kind, match=says):
                 await d.run(plugins, **more)
         assert d.rows("SELECT count(*) FROM run") == [(0,)]
+
+
+async def test_a_target_that_no_name_leads_to_is_reached_by_command_or_address(tmp_path: Path):
+    async with desk(tmp_path, numbered(3)) as d:
+        with pytest.raises(Invalid) as caught:
+            await d.run({}, target={"use": "gpt"})
+    assert str(caught.value) == (
+        "target.use: there is no builtin target 'gpt'; say how the target is reached: command, such as "
+        "[python, target.py], or address"
+    )
 
 
 async def test_two_uses_of_one_scorer_are_named_by_what_differs(tmp_path: Path):
