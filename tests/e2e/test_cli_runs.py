@@ -101,6 +101,23 @@ def test_results_can_be_chosen_by_score_tag_and_text(desk, runs):
     assert (unclear.code, "write KEY=STATUS" in unclear.reason) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--outcome", "errored"], "--outcome ERRORED"),
+        (["--item", "z*", "--tag", "t"], "--item z* and --tag t"),
+        (["--score", "exact_match=missing", "--score", "exact_match<0.5"], "--score exact_match=missing and --score exact_match<0.5"),
+        (["--score", "exact_match=0.25"], "--score exact_match=0.25"),
+        (["--text", "no such words"], "--text no such words"),
+    ],
+)  # fmt: skip
+def test_results_of_which_none_fits_say_so(desk, runs, words, said):
+    run = runs[1]["run"]
+    shown = desk.run("runs", "results", run, *words)
+    count = len(desk.run("runs", "results", run, "--jsonl").documents)
+    assert (shown.code, shown.out.strip()) == (0, f"None of the {count} results of run {run} fits {said}.")
+
+
 def test_results_are_a_table_for_people(desk, runs):
     out = desk.run("runs", "results", runs[0]["run"]).out
     assert "exact_match" in out and "i005" in out and "0.5000" in out

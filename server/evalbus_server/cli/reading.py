@@ -29,7 +29,7 @@ from evalbus_server.cli.files import NO_FILES, Files
 from evalbus_server.cli.report import STYLES, console, print_json, table_of
 from evalbus_server.errors import Reason
 from evalbus_server.model.event import Event
-from evalbus_server.model.result_filter import EVERYTHING, ResultFilter, written_score
+from evalbus_server.model.result_filter import EVERYTHING, ResultFilter, ScoreFilter, written_score
 from evalbus_server.model.run import Outcome, Run, RunState
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult, epoch_of
@@ -236,8 +236,10 @@ async def results(source: Source, run_id: str, filter: ResultFilter, *, jsonl: b
     found = source.results(run, filter)
     out = console(LIST_WIDTH)
     page: list[tuple[StoredResult, Run]] = []
+    some = False
     async with aclosing(found):
         async for result, its_run in found:
+            some = True
             if jsonl:
                 print(json.dumps(result_document(result, its_run), ensure_ascii=False, allow_nan=False))
                 continue
@@ -247,6 +249,34 @@ async def results(source: Source, run_id: str, filter: ResultFilter, *, jsonl: b
                 page = []
     if page:
         _print_page(out, page)
+    if not some and not jsonl:
+        out.print(Text(plain(_nothing(run, filter))), soft_wrap=True)
+
+
+def _nothing(run: Run, filter: ResultFilter) -> str:
+    """Why no result is shown."""
+    if not run.counts.done:
+        return f"No trial of run {run.id} has a result yet; it is {run.state.name}."
+    said = [
+        *(f"--outcome {outcome.name}" for outcome in filter.outcomes),
+        *([f"--item {filter.item}"] if filter.item else ()),
+        *(f"--tag {tag}" for tag in filter.tags),
+        *(f"--score {_written(score)}" for score in filter.scores),
+        *([f"--text {filter.text}"] if filter.text else ()),
+    ]
+    return (
+        f"None of the {count(run.counts.done)} results of run {run.id} fits {' and '.join(said) or 'what was asked'}."
+    )
+
+
+def _written(score: ScoreFilter) -> str:
+    """A condition on a score as people write it."""
+    if score.missing or score.status is not None:
+        return f"{score.key}={'missing' if score.status is None else score.status.name.lower()}"
+    if score.at_least is not None and score.at_least == score.at_most:
+        return f"{score.key}={score.at_least:g}"
+    bounds = (("<", score.below), ("<=", score.at_most), (">", score.above), (">=", score.at_least))
+    return "".join(f"{score.key}{sign}{bound:g}" for sign, bound in bounds if bound is not None)
 
 
 def _print_page(out: Console, page: list[tuple[StoredResult, Run]]) -> None:
