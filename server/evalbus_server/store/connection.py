@@ -136,7 +136,7 @@ def connect_writing(path: Path) -> Connection:
     """Open the file for writing: make it, or bring it up to date. The caller holds the lock."""
     try:
         if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # Prompts and answers are private.
+            _make(path)
         raw = sqlite3.connect(
             path, timeout=_WAIT / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -166,6 +166,29 @@ def connect_writing(path: Path) -> Connection:
     return Connection(path, raw)
 
 
+def _make(path: Path) -> None:
+    """Make the file under another name and rename it when it is whole: a process that is killed leaves none or all."""
+    new = path.with_name(f"{path.name}-new")
+    for left in (new, *_beside(new), *_beside(path)):  # A log without its file would be taken for that of the new one.
+        left.unlink(missing_ok=True)
+    try:
+        os.close(
+            os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        )  # Prompts and answers are private.
+        with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as raw:
+            _migrate(raw)
+        os.rename(new, path)
+    except BaseException:
+        for left in (new, *_beside(new)):
+            left.unlink(missing_ok=True)
+        raise
+
+
+def _beside(path: Path) -> list[Path]:
+    """The files that SQLite makes beside a database."""
+    return [path.with_name(f"{path.name}-{kind}") for kind in ("journal", "wal", "shm")]
+
+
 def connect_reading(path: Path) -> Connection:
     """Open the file for reading only."""
     check_place(path)
@@ -177,11 +200,15 @@ def connect_reading(path: Path) -> Connection:
         raise trouble(error, path) from error
     try:
         _refuse_foreign(raw, path)
-        if _header(raw, "user_version") < VERSION:
-            raise StoreTrouble(
-                Reason.DATABASE_INVALID,
-                f"{path} was not made or was made by an older evalbus: a command that writes brings it up to date",
+        version = _header(raw, "user_version")
+        if not version:
+            message = (
+                f"{path} is empty: a command that writes makes it a database, such as evalbus run FILE --db {path}"
             )
+            raise StoreTrouble(Reason.DATABASE_INVALID, message)
+        if version < VERSION:
+            message = f"{path} was made by an older evalbus: a command that writes brings it up to date"
+            raise StoreTrouble(Reason.DATABASE_INVALID, message)
         for pragma in ("query_only = ON", "trusted_schema = OFF", "temp_store = MEMORY", "cache_size = -8000"):
             raw.execute(f"PRAGMA {pragma}").fetchall()
     except BaseException as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from evalbus import Item
 from evalbus_server.errors import Reason, StoreTrouble
 from evalbus_server.model.run import RunState
 from evalbus_server.store import RunFilter, Store, lock, open_reader, open_store
@@ -241,3 +242,63 @@ def test_reading_does_not_load_sqlite_utils(store: Store) -> None:
     )
 
     assert found.stdout == "False\n"
+
+
+KILLED = """
+import os, signal, sys
+from evalbus_server.store import connection, migrations, open_store
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+where = sys.argv[2]
+if where == "migrating":
+    migrations._number = die
+elif where == "renaming":
+    connection.os.rename = die
+else:
+    connection._migrate = die
+open_store(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("where", ["begun", "migrating", "renaming"])
+def test_a_process_that_is_killed_while_it_makes_a_file_leaves_none(tmp_path: Path, where: str) -> None:
+    """Readers find no database, and the next one that writes makes it as if nothing had been."""
+    path = tmp_path / "new.db"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(path), where], timeout=60, check=False)
+
+    assert ended.returncode == -signal.SIGKILL
+    assert not path.exists() and Path(f"{path}-new").exists()
+    with pytest.raises(StoreTrouble, match="there is no database"):
+        open_reader(path)
+    open_store(path).close()
+    with open_reader(path) as reader:
+        assert reader.runs() == []
+    assert not list(tmp_path.glob("new.db-new*"))
+
+
+def test_an_empty_file_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(StoreTrouble, match="is empty: a command that writes makes it a database") as caught:
+        open_reader(path)
+    assert caught.value.reason is Reason.DATABASE_INVALID
+
+    open_store(path).close()
+    with open_reader(path) as reader:
+        assert reader.runs() == []
+
+
+def test_a_log_whose_file_is_gone_is_not_taken_for_that_of_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "e.db"
+    store = open_store(path)
+    store.publish("d", [[Item("i", "?")]])
+    log = Path(f"{path}-wal").read_bytes()
+    store.close()
+    path.unlink()
+    Path(f"{path}-wal").write_bytes(log)
+
+    assert log
+    with open_store(path) as again:
+        assert again.runs() == [] and again.datasets() == []
