@@ -138,3 +138,22 @@ async def test_limits_of_no_run(tmp_path: Path):
     async with desk(tmp_path, numbered(2)) as d:
         with pytest.raises(NotFound):
             d.runs.change_limits("r9999999", {"limits.concurrency": 2})
+
+
+async def test_a_run_whose_deadline_has_passed_gets_it_anew_when_it_goes_on(tmp_path: Path):
+    quick = False
+
+    async def answer(item: Item) -> str:
+        if not quick and item.id != "i0":
+            await asyncio.sleep(3600)
+        return "x"
+
+    plugins = target_of(answer)
+    async with desk(tmp_path, numbered(3)) as d:
+        run = await d.run(plugins, limits={"deadline": "1s"})
+        assert run.state is RunState.ABORTED and run.reason.startswith("DEADLINE: ")
+        quick = True
+        await d.runs.resume(run.id, given=plugins)
+        done = await d.runs.wait(run.id)
+
+        assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
