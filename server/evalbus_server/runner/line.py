@@ -35,7 +35,7 @@ from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.scorer.panel import Panel, Purse
-from evalbus_server.store import PURGED
+from evalbus_server.store import ITEM_PURGED
 
 PAGE = 256
 CACHED_PAGE = 32
@@ -259,12 +259,12 @@ class Line:
         left: list[OpenTrial] = []
         results: list[ResultRecord] = []
         for trial in trials:
-            if position_of(trial.trial_id) not in purged or not _is_empty(trial):
+            if position_of(trial.trial_id) not in purged:
                 left.append(trial)
             elif trial.trial_id not in self._ended:
                 self._ended.add(trial.trial_id)
                 message = f"the content of item {trial.item.id!r} was purged: there is nothing to ask or to judge"
-                failure = Failure(FailureCategory.INVALID, message, "ITEM_PURGED", FailureOrigin.SERVER, False)
+                failure = Failure(FailureCategory.INVALID, message, ITEM_PURGED, FailureOrigin.SERVER, False)
                 results.append(self._result(trial, failure))
         if results:
             self._store(results=results)
@@ -460,10 +460,3 @@ class Line:
         ]
         in_flight = 0 if self._target is None else self._target.in_flight
         return Progress(self.counts, self._answered, in_flight, means)
-
-
-def _is_empty(trial: OpenTrial) -> bool:
-    """Whether a trial of a purged item has nothing to be asked or judged: of its outputs nothing is ever stored, while
-    the item itself may have come in anew.
-    """
-    return trial.output is not None or trial.item.input.data == PURGED

@@ -252,12 +252,15 @@ def _scores(sought: _Sought, result: StoredResult) -> tuple[Score, ...]:
 
 
 async def _pages(sought: _Sought) -> AsyncIterator[list[StoredResult]]:
-    """All results of the run, page by page, in the order of the dataset and then of the epochs."""
+    """All results of the run, page by page, in the order of the dataset and then of the epochs, but for those of
+    purged items: nothing is left there to be looked at.
+    """
     after: tuple[int, int] | None = None
     while page := sought.store.results(sought.run, after=after, limit=PAGE):
         last = page[-1].trial_id
         after = position_of(last), epoch_of(last)
-        yield page
+        gone = sought.store.purged(sought.run.id)
+        yield [result for result in page if position_of(result.trial_id) not in gone] if gone else page
         await asyncio.sleep(0)
 
 

@@ -12,7 +12,8 @@ from evalbus_server.store.documents import dumps
 from evalbus_server.store.runs import OfRun
 
 OTHERS = f"""
-    SELECT j.key, o.id, {rows.qualified("i", rows.ITEM)}, {rows.qualified("o", rows.OUTPUT)}
+    SELECT j.key, o.id, EXISTS (SELECT 1 FROM purged p WHERE p.dataset = :dataset AND p.item = i.n),
+        {rows.qualified("i", rows.ITEM)}, {rows.qualified("o", rows.OUTPUT)}
     FROM json_each(:wanted) j
     CROSS JOIN item i ON i.dataset = :dataset AND i.id = j.value ->> 0 AND {AS_OF}
     LEFT JOIN output o ON o.run = :outputs AND o.trial = i.position + (j.value ->> 1)
@@ -37,9 +38,11 @@ def others(of: OfRun, trials: Sequence[OpenTrial]) -> dict[int, Output | str]:
             "version": of.run.dataset.version,
             "outputs": of.outputs,
         }
-        for number, output_id, *columns in of.connection.rows(OTHERS, place):
+        for number, output_id, purged, *columns in of.connection.rows(OTHERS, place):
             trial = part[number]
-            if _asks(rows.read_item(tuple(columns[: rows.ITEM_WIDTH]))) != _asks(trial.item):
+            if purged:
+                found[trial.trial_id] = f"this item of run {run_id} was purged"
+            elif _asks(rows.read_item(tuple(columns[: rows.ITEM_WIDTH]))) != _asks(trial.item):
                 found[trial.trial_id] = f"run {run_id} asked something else under this id"
             elif output_id is not None:
                 found[trial.trial_id] = rows.read_output(tuple(columns[rows.ITEM_WIDTH :]))

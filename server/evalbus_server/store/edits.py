@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from evalbus import Item
 from evalbus_server.errors import Conflict, NotFound, Reason, Unfit
 from evalbus_server.model.dataset import SHOWN, Edited, Fault, ItemConflict, Tally
-from evalbus_server.store import rows
+from evalbus_server.store import purge, rows
 from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.datasets import find, number
 from evalbus_server.store.difference import end_of
@@ -47,6 +47,7 @@ class Edit:
         self.dataset, self.base, self.items, stored = found
         self.content = Content(stored or EMPTY)
         self.added = self.changed = self.removed = 0
+        self._placeholders: list[str] = []
 
     @property
     def tally(self) -> Tally:
@@ -69,6 +70,7 @@ class Edit:
         for row in new:
             self._connection.execute(INSERT_ITEM, (self.dataset, position, self.base + 1, *row))
             self.content.add(before, row)
+            self._note(row)
             before = row[0]
             position += 1
         self.added += len(new)
@@ -81,6 +83,7 @@ class Edit:
         self._connection.execute(INSERT_ITEM, (self.dataset, position, self.base + 1, *new))
         self.content.remove(before, old[4:])
         self.content.add(before, new)
+        self._note(new)
         self.changed += 1
 
     def remove(self, old: Row) -> None:
@@ -104,6 +107,11 @@ class Edit:
         row = (self.dataset, self.base + 1, items, content.digest, now, content.stored, cause, *self.tally)
         self._connection.execute(INSERT_VERSION, row)
         self._connection.execute("UPDATE dataset SET version = version + 1 WHERE n = ?", (self.dataset,))
+        purge.carry(self._connection, self.dataset, self._placeholders, now)
+
+    def _note(self, row: Row) -> None:
+        if purge.is_placeholder(row):
+            self._placeholders.append(row[0])
 
     def _before(self, position: int) -> str | None:
         found = self._connection.row(_BEFORE, (self.dataset, position))
@@ -241,6 +249,7 @@ def delete_dataset(connection: Connection, name: str) -> Iterator[None]:
         raise Unfit(Reason.DATASET_IN_USE, f"{runs} used the dataset {name!r}; its versions stay with them")
     with connection.transaction(durable=True):
         connection.execute("DELETE FROM dataset_version WHERE dataset = ?", (dataset,))
+        connection.execute("DELETE FROM purged WHERE dataset = ?", (dataset,))
         connection.execute("UPDATE dataset SET name = ?, staging = 0 WHERE n = ?", (f"\0{dataset}", dataset))
     end = end_of(connection, dataset)
     for first in range(0, end, _AT_ONCE):
@@ -251,5 +260,4 @@ def delete_dataset(connection: Connection, name: str) -> Iterator[None]:
                 (dataset, first, first + _AT_ONCE),
             )
     with connection.transaction():
-        connection.execute("DELETE FROM purged WHERE dataset = ?", (dataset,))
         connection.execute("DELETE FROM dataset WHERE n = ?", (dataset,))

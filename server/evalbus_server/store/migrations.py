@@ -87,10 +87,10 @@ _FIRST = (
     """
     CREATE TABLE purged (
       dataset INTEGER NOT NULL REFERENCES dataset,
-      id TEXT NOT NULL,
+      item INTEGER NOT NULL,
       purged_at REAL NOT NULL,
       done INTEGER NOT NULL,
-      PRIMARY KEY (dataset, id)
+      PRIMARY KEY (dataset, item)
     ) STRICT, WITHOUT ROWID
     """,
     """

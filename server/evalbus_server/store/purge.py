@@ -2,8 +2,12 @@
 
 What stays are ids, numbers and outcomes. There is no new version. The digests of the versions that had the item are made
 again, since they would tell whether somebody has guessed its content. On disk, freed bytes are overwritten
-(`secure_delete`), and the caller cuts the log. What comes in later from trials of the item is scrubbed before it is
-stored. A purge is done in steps; one that was broken off is finished when the database is opened again.
+(`secure_delete`), and the caller cuts the log. A purge is done in steps; one that was broken off is finished when the
+database is opened again.
+
+Rows are purged, not ids: what comes in later from trials of such a row is scrubbed before it is stored, while an item
+that is imported under its id afterwards is another row, and kept. Only the placeholder that comes back under its id, by
+a restore or an edit of other parts, is a purged row again.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from evalbus import Failure, Item, Output, Score
+from evalbus import Failure, FailureOrigin, Item, Output, Score
 from evalbus_server.errors import NotFound, Reason
 from evalbus_server.model.dataset import Purged
 from evalbus_server.model.trial import POSITION_MASK, Changes
@@ -23,6 +27,8 @@ from evalbus_server.store.digest import Content
 
 GONE = "[purged]"
 """Stands where content was."""
+ITEM_PURGED = "ITEM_PURGED"
+"""The reason of the failure of trials of purged items."""
 
 _ROWS = f"SELECT n, position, first_version, last_version, {rows.ITEM} FROM item WHERE dataset = ? AND id = ?"
 _VERSIONS = """
@@ -36,14 +42,29 @@ _RUNS = """
     SELECT n, epochs FROM run WHERE dataset = ? AND dataset_version >= ? AND dataset_version <= ?
 """
 _POSITIONS = """
-    SELECT i.position FROM run r JOIN purged p ON p.dataset = r.dataset
-    JOIN item i INDEXED BY item_id ON i.dataset = p.dataset AND i.id = p.id AND i.first_version <= r.dataset_version
+    SELECT i.position FROM run r CROSS JOIN purged p ON p.dataset = r.dataset
+    CROSS JOIN item i ON i.n = p.item AND i.dataset = p.dataset AND i.first_version <= r.dataset_version
     AND (i.last_version IS NULL OR i.last_version >= r.dataset_version)
     WHERE r.n = ?
 """
-_EVER = "SELECT 1 FROM item WHERE dataset = ? AND id = ? LIMIT 1"
 _MARK = """
-    INSERT INTO purged (dataset, id, purged_at, done) VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET done = 0
+    INSERT INTO purged (dataset, item, purged_at, done) SELECT dataset, n, :now, 0 FROM item
+    WHERE dataset = :dataset AND id = :id ON CONFLICT DO UPDATE SET done = 0
+"""
+_CARRY = """
+    INSERT OR IGNORE INTO purged (dataset, item, purged_at, done)
+    SELECT i.dataset, i.n, :now, 1 FROM item i INDEXED BY item_id
+    WHERE i.dataset = :dataset AND i.id = :id AND i.last_version IS NULL AND EXISTS (
+        SELECT 1 FROM item o INDEXED BY item_id CROSS JOIN purged p ON p.dataset = o.dataset AND p.item = o.n
+        WHERE o.dataset = :dataset AND o.id = :id)
+"""
+_UNDONE = """
+    SELECT DISTINCT p.dataset, i.id FROM purged p CROSS JOIN item i ON i.n = p.item AND i.dataset = p.dataset
+    WHERE NOT p.done
+"""
+_DONE = """
+    UPDATE purged SET done = 1
+    WHERE dataset = :dataset AND item IN (SELECT n FROM item WHERE dataset = :dataset AND id = :id)
 """
 _NO_END = 1 << 62
 _TRIALS_AT_ONCE = 64
@@ -71,10 +92,9 @@ class Purge:
         """
         with self._connection.transaction(durable=True):
             for id in ids:
-                if self._connection.row(_EVER, (self._dataset, id)) is None:
+                if not self._connection.execute(_MARK, {"dataset": self._dataset, "id": id, "now": now}):
                     text = f"the dataset {name!r} never had an item {id!r}; nothing was purged"
                     raise NotFound(Reason.ITEM_NOT_FOUND, text)
-                self._connection.execute(_MARK, (self._dataset, id, now))
 
     def steps(self, ids: Iterable[str]) -> Generator[None, None, Purged]:
         """Take the content of marked items out, some of it at each step; returns what was reached."""
@@ -89,7 +109,7 @@ class Purge:
                 yield
                 results += yield from self._runs(row)
             with self._connection.transaction(durable=True):
-                self._connection.execute("UPDATE purged SET done = 1 WHERE dataset = ? AND id = ?", (self._dataset, id))
+                self._connection.execute(_DONE, {"dataset": self._dataset, "id": id})
             yield
         return Purged(reached, results)
 
@@ -124,7 +144,7 @@ def begin(
 
 def finish(connection: Connection, note: Note) -> None:
     """Finish purges that were broken off."""
-    for dataset, id in connection.rows("SELECT dataset, id FROM purged WHERE NOT done"):
+    for dataset, id in connection.rows(_UNDONE):
         for _ in Purge(connection, dataset, note).steps([id]):
             pass
 
@@ -132,6 +152,19 @@ def finish(connection: Connection, note: Note) -> None:
 def is_any(connection: Connection) -> bool:
     """Whether something was ever purged."""
     return bool(connection.rows("SELECT 1 FROM purged LIMIT 1"))
+
+
+def is_placeholder(row: Sequence[object]) -> bool:
+    """Whether the columns of an item have what stands where content was. Somebody's own text may be just so."""
+    return row[1] == GONE and row[2] is None
+
+
+def carry(connection: Connection, dataset: int, ids: Iterable[str], now: float) -> None:
+    """Mark placeholders of a version that is being published in the open transaction, by their ids: they are purged as
+    well where an earlier row of the id is.
+    """
+    for id in ids:
+        connection.execute(_CARRY, {"dataset": dataset, "id": id, "now": now})
 
 
 def positions(connection: Connection, run: int) -> frozenset[int]:
@@ -176,7 +209,9 @@ def replace_explanation(bare: Score, given: Score, gone: str) -> Score:
 
 
 def failure(fault: Failure, gone: str = GONE) -> Failure:
-    """A failure without words."""
+    """A failure without words, but for ours that says why there are none."""
+    if fault.reason == ITEM_PURGED and fault.origin is FailureOrigin.SERVER:
+        return fault
     return replace(fault, message=gone, details_json="")
 
 

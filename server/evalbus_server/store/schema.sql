@@ -58,13 +58,13 @@ CREATE TABLE item (
 CREATE UNIQUE INDEX item_order ON item (dataset, position, first_version);
 CREATE INDEX item_id ON item (dataset, id);
 
--- Items whose content was purged: what comes in later about them is not kept.
+-- Rows of items whose content was purged: what comes in later about them is not kept.
 CREATE TABLE purged (
   dataset INTEGER NOT NULL REFERENCES dataset,
-  id TEXT NOT NULL,
+  item INTEGER NOT NULL,    -- its n; without a reference, which every deletion of an item would have to look up
   purged_at REAL NOT NULL,
   done INTEGER NOT NULL,    -- 0: some of the content may still be somewhere
-  PRIMARY KEY (dataset, id)
+  PRIMARY KEY (dataset, item)
 ) STRICT, WITHOUT ROWID;
 
 -- What never changes about a run.

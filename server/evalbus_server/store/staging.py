@@ -17,7 +17,7 @@ from evalbus import Item
 from evalbus_server.errors import Invalid, Reason, StoreTrouble
 from evalbus_server.model.dataset import Repeated, Tally
 from evalbus_server.model.run import DatasetVersion
-from evalbus_server.store import rows
+from evalbus_server.store import purge, rows
 from evalbus_server.store.connection import Connection, Row
 from evalbus_server.store.datasets import AS_OF, find
 from evalbus_server.store.difference import end_of, tallies
@@ -87,6 +87,8 @@ class Staging:
             self._end_before = end_of(connection, self._dataset)
         self._end_now = self._end_before
         """The position behind all that was written or closed."""
+        self._placeholders: list[str] = []
+        """Ids of new rows that have what stands where content was purged."""
         self._tally: Tally | None = None
 
     def settle(self) -> Iterator[None]:
@@ -148,13 +150,14 @@ class Staging:
         self._tally = tally
 
     def _publish(self, items: int, content: Content, cause: str) -> DatasetVersion:
-        tally = self.tally
-        row = (self._dataset, self._base + 1, items, content.digest, self._now(), content.stored, cause, *tally)
+        tally, now = self.tally, self._now()
+        row = (self._dataset, self._base + 1, items, content.digest, now, content.stored, cause, *tally)
         with self._connection.transaction(durable=True):
             self._connection.execute(INSERT_VERSION, row)
             self._connection.execute(
                 "UPDATE dataset SET version = version + 1, staging = 0 WHERE n = ?", (self._dataset,)
             )
+            purge.carry(self._connection, self._dataset, self._placeholders, now)
         self._close()
         return find(self._connection, self._name)
 
@@ -335,6 +338,8 @@ class Upload(Staging):
                 position = self._last = self._end_now
                 self._end_now += 1
             added.append((self._dataset, position, self._base + 1, *row))
+            if purge.is_placeholder(row):
+                self._placeholders.append(row[0])
         self._connection.execute_many("UPDATE item SET last_version = ? WHERE n = ?", closed)
         self._connection.execute_many(INSERT_ITEM, added)
         return bool(added)
@@ -355,6 +360,10 @@ _BRING_BACK = f"""
     SELECT i.dataset, i.position, :base + 1, {rows.qualified("i", rows.ITEM)} FROM item i
     WHERE i.dataset = :dataset AND i.position >= :first AND i.position < :end AND {AS_OF} AND NOT EXISTS (
       SELECT 1 FROM item o WHERE o.dataset = :dataset AND o.position = i.position AND o.last_version IS NULL)
+"""
+_PLACEHOLDERS = """
+    SELECT id FROM item WHERE dataset = :dataset AND position >= :first AND position < :end
+    AND first_version = :base + 1 AND input = :gone AND input_type IS NULL
 """
 
 
@@ -385,6 +394,8 @@ class Restoration(Staging):
             with self._connection.transaction():
                 closed = self._connection.execute(_CLOSE_UNLIKE, within)
                 opened = self._connection.execute(_BRING_BACK, within)
+                back = self._connection.rows(_PLACEHOLDERS, {**within, "gone": purge.GONE}) if opened else ()
+            self._placeholders.extend(row[0] for row in back)
             self._changed = self._changed or closed > 0 or opened > 0
             yield
         if self._changed:

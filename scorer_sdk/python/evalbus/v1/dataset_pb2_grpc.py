@@ -330,7 +330,8 @@ class DatasetServiceServicer(object):
 
     def PurgeItems(self, request, context):
         """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
-        What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+        What comes in later from trials of them is scrubbed. Ids, numbers and outcomes stay. What had these ids until now is
+        purged, not the ids: an item that takes one later is new, and what comes of it is kept.
 
         Errors:
 

@@ -156,7 +156,8 @@ class DatasetServiceStub:
     """
     PurgeItems: _aio.UnaryUnaryMultiCallable[_dataset_pb2.PurgeItemsRequest, _dataset_pb2.PurgeItemsResponse]
     """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
-    What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+    What comes in later from trials of them is scrubbed. Ids, numbers and outcomes stay. What had these ids until now is
+    purged, not the ids: an item that takes one later is new, and what comes of it is kept.
 
     Errors:
 
@@ -407,7 +408,8 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_dataset_pb2.PurgeItemsRequest, _abc.Awaitable[_dataset_pb2.PurgeItemsResponse]],
     ) -> _abc.Awaitable[_dataset_pb2.PurgeItemsResponse]:
         """Takes the content of items out of all versions, outputs, scores and failures, on disk too. There is no new version.
-        What comes in later from trials of these items is scrubbed. Ids, numbers and outcomes stay.
+        What comes in later from trials of them is scrubbed. Ids, numbers and outcomes stay. What had these ids until now is
+        purged, not the ids: an item that takes one later is new, and what comes of it is kept.
 
         Errors:
 

@@ -194,3 +194,20 @@ async def test_a_failed_comparison_is_an_errored_trial(tmp_path: Path):
         with MockEndpoint(lambda call: "neither") as mock:
             run = await judged(d, mock, other)
         assert [each.outcome for each in d.store.results(run)] == [Outcome.ERRORED]
+
+
+async def test_what_was_purged_in_the_other_run_is_not_compared(tmp_path: Path):
+    """Told by the item, not by the text: another output says just what stands in its place."""
+
+    async def says(item: Item) -> str:
+        return "[purged]" if item.id == "i0" else f"first {item.id}"
+
+    async with desk(tmp_path, numbered(2)) as d:
+        other = await d.run(target_of(says))
+        d.store.purge_items("d", ["i1"])
+        d.store.publish("d", [numbered(2)])
+        scores = await scores_of(d, await compared(d, other.id))
+
+        assert (scores["i0", 1].value, scores["i0", 1].explanation) == (1.0, "[purged]")
+        assert scores["i1", 1].status is ScoreStatus.SKIPPED
+        assert scores["i1", 1].explanation == f"this item of run {other.id} was purged"

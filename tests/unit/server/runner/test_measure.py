@@ -414,3 +414,37 @@ async def test_a_retry_that_ends_early_leaves_the_run_its_numbers_or_says_why_no
         assert after[0].explanation == "it was not made since the run went on"
     else:
         assert after == before
+
+
+async def test_no_metric_is_shown_what_was_purged(tmp_path: Path):
+    """Though the trial was judged before."""
+    seen: list[str] = []
+
+    @metric("seen", minimum=0)
+    def all_of(rows) -> float:
+        seen.extend(row.answer.text for row in rows)
+        return float(len(seen))
+
+    judged = asyncio.Event()
+    on = asyncio.Event()
+
+    @target("slow")
+    async def slow(item: Item) -> str:
+        if item.id == "i5":
+            judged.set()
+            await on.wait()
+        return item.input.text
+
+    async with desk(tmp_path, questions(6)) as d:
+        plugins = {"slow": slow, "rating": rating(all_of)}
+        asked = d.experiment(plugins, **scorers("seen", use="rating"), epochs=2, limits={"concurrency": 1})
+        run = await d.runs.start(asked, given=plugins)
+        await asyncio.wait_for(judged.wait(), 60)
+        await until(lambda: d.rows("SELECT count(*) FROM result") == [(5,)])
+        d.store.purge_items("d", ["i1"])
+        on.set()
+        run = await d.runs.wait(run.id)
+
+        assert run.counts.passed == 12  # all were on their way when it was purged
+        assert len(seen) == 10
+        assert "[purged]" not in seen

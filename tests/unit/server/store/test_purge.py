@@ -162,14 +162,14 @@ def test_a_purge_that_was_broken_off_is_finished_when_the_file_is_opened_again(p
             store.add_items("support", [Item("more")])
         assert caught.value.reason is Reason.DATASET_BUSY
         store.commit(run.id, NOTHING._replace(outputs=[output(0, said=SECRET)]))
-        assert len(store._connection.rows("SELECT id FROM purged WHERE NOT done")) == 3
+        assert len(store._connection.rows("SELECT item FROM purged WHERE NOT done")) == 3
         copy = path.parent / "copy"
         copy.mkdir()
         for file in path.parent.glob(f"{path.name}*"):  # what would be there if the process died now
             shutil.copy(file, copy)
         steps.close()
     with open_store(copy / path.name) as again:
-        assert again._connection.rows("SELECT id FROM purged WHERE NOT done") == []
+        assert again._connection.rows("SELECT item FROM purged WHERE NOT done") == []
         assert {stored.item.input.text for stored in again.items("support", 1, limit=9)} == {GONE}
         cut(again)
         assert not on_disk(copy / path.name)
@@ -183,3 +183,67 @@ def test_who_stops_a_purge_gets_the_rest_at_once(store: Store) -> None:
 
     assert {stored.item.input.text for stored in store.items("support", 1, limit=9)} == {GONE}
     store.add_items("support", [Item("more")])
+
+
+def live(store: Store, version: int) -> list[str]:
+    """What a run of a version keeps of an output for each of its items."""
+    run = store.begin_session(store.create_run(run_of(store.dataset("support", version), id=f"v{version}")).id)
+    stored = store.items("support", version, limit=9)
+    store.commit(run.id, NOTHING._replace(outputs=[output(each.position, said="said") for each in stored]))
+    number = store._numbers(run.id)[0]
+    rows = store._connection.rows("SELECT trial, content FROM output WHERE run = ?", (number,))
+    kept: dict[int, str] = dict(rows)
+    assert {position for position, text in kept.items() if text == GONE} == store.purged(run.id)
+    return [kept[each.position] for each in stored]
+
+
+def test_what_is_imported_later_under_a_purged_id_is_another_item(path: Path) -> None:
+    with open_store(path) as store:
+        dataset(store, [*items(1), secret_item()], "support")
+        store.purge_items("support", ["q1"])
+        dataset(store, [*items(1), Item("q1", "anew")], "support")
+        store.update_items("support", [Item("q1", "and again")])
+        assert [live(store, version) for version in (1, 2, 3)] == [["said", GONE], ["said", "said"], ["said", "said"]]
+    with open_store(path) as store:
+        assert store.purged("v1") == {1}
+        assert store.purged("v2") == frozenset()
+        store.purge_items("support", ["q1"])
+        assert [store.purged(f"v{version}") for version in (1, 2, 3)] == [{1}] * 3
+
+
+def test_a_placeholder_that_comes_back_under_its_id_is_still_purged(store: Store) -> None:
+    dataset(store, [*items(2), secret_item("s")], "support")
+    store.purge_items("support", ["s"])
+    store.update_items("support", [Item("s", GONE, tags=["nice"])])
+    store.delete_items("support", ["s"])
+    with store.restoration("support", 1) as restoration:
+        restoration.finish()
+    exported = [each.item for each in store.items("support", 4, limit=9)]
+    dataset(store, [exported[2], *exported[:2]], "support")
+
+    assert [live(store, version) for version in (1, 2, 3, 4, 5)] == [
+        ["said", "said", GONE],
+        ["said", "said", GONE],
+        ["said", "said"],
+        ["said", "said", GONE],
+        [GONE, "said", "said"],
+    ]
+
+
+def test_a_text_that_is_like_the_placeholder_is_a_text(store: Store) -> None:
+    dataset(store, [Item("a", GONE), secret_item()], "support")
+    store.purge_items("support", ["q1"])
+    store.add_items("support", [Item("b", GONE)])
+
+    assert live(store, 2) == ["said", GONE, "said"]
+
+
+def test_marks_go_with_their_dataset(store: Store) -> None:
+    """Numbers of rows are given again."""
+    dataset(store, [secret_item()], "support")
+    store.purge_items("support", ["q1"])
+    for _ in store.delete_dataset("support"):
+        pass
+    assert store._connection.rows("SELECT * FROM purged") == []
+    dataset(store, [secret_item()], "support")
+    assert live(store, 1) == ["said"]
