@@ -14,6 +14,23 @@ GARBAGE = "import sys\nwhile True: sys.stdout.write('\\x00garbage ' * 1000)"
 DIES = "import sys\nprint('no licence found', file=sys.stderr)\nsys.exit(3)"
 NO_PLUGIN = "import time\nprint('ready', flush=True)\ntime.sleep(600)"
 
+QUALITY = """
+from evalbus import Output, scorer, serve
+
+
+@scorer("short")
+def short(output: Output) -> bool:
+    return len(str(output.content)) < 80
+
+
+@scorer("polite")
+def polite(output: Output) -> bool:
+    return "please" in str(output.content)
+
+
+serve(short, polite)
+"""
+
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
@@ -30,6 +47,7 @@ def desk(tmp_path_factory):
     desk.write("garbage.py", GARBAGE)
     desk.write("dies.py", DIES)
     desk.write("no_plugin.py", NO_PLUGIN)
+    desk.write("quality.py", QUALITY)
     desk.write("not_executable.sh", "#!/bin/sh\n")
     desk.write("text.db", "this is a letter and no database; " * 100)
     return desk
@@ -174,6 +192,34 @@ def test_output_that_nobody_reads_ends_a_command_quietly(desk):
         (["runs", "list", "--db", "nowhere.db"], 4, "nowhere.db"),
         (["runs", "list", "--db", "text.db"], 4, "text.db"),
         (["plugins", "check", "--command", "python plugins.py"], 2, "--target or --scorer"),
+        (
+            ["plugins", "check", "--command", "python quality.py"],
+            2,
+            "evalbus: the scorers short, polite are served there: say which one with --plugin, as in --plugin short",
+        ),
+        (
+            ["plugins", "check", "--command", "python quality.py", "--plugin", "polit"],
+            2,
+            "evalbus: no plugin 'polit' is served there, but the scorers short, polite: give one of these, "
+            "as in --plugin polite",
+        ),
+        (
+            ["plugins", "describe", "--command", "python quality.py", "--target"],
+            2,
+            "evalbus: no target is served there, but the scorers short, polite: leave --target out",
+        ),
+        (
+            ["plugins", "check", "--command", "python plugins.py", "--plugin", "nope"],
+            2,
+            "evalbus: no plugin 'nope' is served there, but the target adder and the scorer close: give one of these, "
+            "as in --plugin adder",
+        ),
+        (
+            ["run", "sums.yaml", *target("{command: [python, quality.py]}")],
+            2,
+            "started as 'python quality.py' serves no evalbus target, but the scorers short, polite, which belong "
+            "under `scorers`",
+        ),
         (
             ["plugins", "check", "--command", "python plugins.py", "--target", "--settings", "{"],
             2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
 import shlex
@@ -20,6 +21,7 @@ from evalbus_server.cli.figures import plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.faults import suggestion
+from evalbus_server.plugin.remote import NotServed, named
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.scorer.builtin import BUILTINS
@@ -128,7 +130,8 @@ async def reach(sought: Sought) -> list[PluginInfo]:
         ServerError: none can be reached.
     """
     found: list[PluginInfo] = []
-    missing: list[Unfit] = []
+    served: dict[str, list[str]] = {}
+    missing: list[NotServed] = []
     for kind in sought.kinds:
         experiment = from_mapping(entry_alone(sought.entry, kind), os.getcwd())
         use = experiment.target if kind == "target" else experiment.scorers[0]
@@ -137,15 +140,31 @@ async def reach(sought: Sought) -> list[PluginInfo]:
         plugin = plugin_maker()(wanted)
         try:
             found.append(await plugin.reach())
-        except Unfit as error:
-            if error.reason is not Reason.PLUGIN_UNKNOWN:
-                raise
+        except NotServed as error:
             missing.append(error)
+            served |= {kind: list(names) for kind, names in error.served.items()}
         finally:
             await plugin.close()
     if not found:
-        raise Unfit(Reason.PLUGIN_UNKNOWN, "; ".join(str(error) for error in missing))
+        raise Unfit(Reason.PLUGIN_UNKNOWN, _not_served(sought, served) or str(missing[0]))
     return found
+
+
+def _not_served(sought: Sought, served: dict[str, list[str]]) -> str:
+    """What is served instead of what was sought, and which option means it; "" if nothing is."""
+    there = " and ".join(named(kind, served[kind]) for kind in ("target", "scorer") if served.get(kind))
+    if not there:
+        return ""
+    fitting = [name for kind in sought.kinds for name in served.get(kind, ())]
+    plugin = sought.entry.get("plugin", "")
+    if not fitting:
+        kind = sought.kinds[0]
+        return f"no {kind} is served there, but {there}: leave --{kind} out"
+    if plugin:
+        what = sought.kinds[0] if len(sought.kinds) == 1 else "plugin"
+        near = difflib.get_close_matches(plugin, fitting, n=1) or fitting
+        return f"no {what} {plugin!r} is served there, but {there}: give one of these, as in --plugin {near[0]}"
+    return f"{there} are served there: say which one with --plugin, as in --plugin {fitting[0]}"
 
 
 def entry_alone(

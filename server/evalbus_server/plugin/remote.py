@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
-from evalbus import ContractBroken, PluginInfo, ScorerInfo, wire
+from evalbus import ContractBroken, FailureOrigin, PluginInfo, ScorerInfo, wire
 from evalbus._plugin import REVISION, Open
 from evalbus._reduce import Reduction
 from evalbus.v1 import plugin_pb2
 from evalbus_server.errors import Reason, ServerError, Unfit, Unreachable
 from evalbus_server.model.plugin_use import Tls
 from evalbus_server.plugin.channel import authorisation, open_channel
-from evalbus_server.plugin.codec import Codec
+from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
 from evalbus_server.plugin.conversation import GrpcConversation, details_of
 from evalbus_server.plugin.port import ConversationLost
 from evalbus_server.plugin.reduce import Batches, Reduced, reduce_over
@@ -28,6 +28,8 @@ OPEN_LIMIT = 60.0
 """Seconds that a plugin has to answer `open`: a model may have to be loaded."""
 LAST_WORD = 0.5
 """Seconds until what a process said of `open` at its very end has come through."""
+
+_KINDS = ("scorer", "target")
 
 
 class Place(Protocol):
@@ -64,6 +66,15 @@ class Place(Protocol):
     """What to look at when it does not answer."""
     token_hint: str
     """What it does when it lets nobody in, and what to set."""
+
+
+class NotServed(Unfit):
+    """No plugin that fits is served there, or several, and none was named."""
+
+    def __init__(self, message: str, served: Mapping[str, Sequence[str]]) -> None:
+        """*served* are the names of what is served, by kind (target, scorer), as far as that is known."""
+        super().__init__(Reason.PLUGIN_UNKNOWN, message)
+        self.served = served
 
 
 class RemotePlugin:
@@ -123,6 +134,10 @@ class RemotePlugin:
             await self._hang_up()
             raise Unreachable(Reason.PLUGIN_START_FAILED, f"{self._what()} {died}") from None
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                others = await self._of_the_other_kind(request)
+                await self._hang_up()
+                raise self._other_kind_only(others) from None
             await self._hang_up()
             raise await self._unreachable(error) from None
         except BaseException:
@@ -134,6 +149,31 @@ class RemotePlugin:
             return [wire.plugin_info_from_proto(message) for message in response.plugins]
         except ContractBroken as broken:
             raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself wrongly: {broken}") from None
+
+    async def _of_the_other_kind(self, request: plugin_pb2.DescribeRequest) -> list[str]:
+        """The names of what the process serves instead; none if it does not say so at once."""
+        assert self._channel is not None
+        other = TargetCodec() if self._wants_scorer else ScorerCodec()
+        call = other.describe(self._channel)(
+            request, timeout=self._place.limit, metadata=authorisation(self._place.token)
+        )
+        try:
+            response = await self._while_it_lives(call)
+        except (_Died, grpc.aio.AioRpcError):
+            return []
+        return [] if isinstance(response, Unreadable) else [plugin.name for plugin in response.plugins]
+
+    def _other_kind_only(self, others: Sequence[str]) -> NotServed:
+        kind, other = _KINDS if self._wants_scorer else _KINDS[::-1]
+        if not others:
+            return NotServed(f"{self._what()} serves no evalbus {kind}", {})
+        key = "`target`" if other == "target" else "`scorers`"
+        message = f"{self._what()} serves no evalbus {kind}, but {named(other, others)}, which belongs under {key}"
+        return NotServed(message.replace("belongs", "belong") if len(others) > 1 else message, {other: others})
+
+    @property
+    def _wants_scorer(self) -> bool:
+        return self._codec.origin is FailureOrigin.SCORER
 
     async def _while_it_lives(self, answer: Awaitable[T], moment: float = 0.0) -> T:
         """An answer of the plugin, which has *moment* seconds to come after the process has ended.
@@ -166,29 +206,26 @@ class RemotePlugin:
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             said = f"did not answer Describe within {self._place.limit:g} s{self._place.hint}"
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {said}{words}")
-        if code is grpc.StatusCode.UNIMPLEMENTED:
-            kind = "target" if self._codec.origin.name == "TARGET" else "scorer"
-            return Unfit(Reason.PLUGIN_UNKNOWN, f"{self._what()} serves no evalbus {kind}{words}")
         if code is grpc.StatusCode.UNAUTHENTICATED:
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {self._place.token_hint}: {details}")
         message = f"{self._what()} cannot be reached: {code.name}: {details}{words}"
         return Unreachable(Reason.PLUGIN_UNREACHABLE, message)
 
     def _choose(self, plugins: list[PluginInfo]) -> PluginInfo:
-        wanted_scorer = self._codec.origin.name == "SCORER"
-        fitting = [info for info in plugins if isinstance(info.kind, ScorerInfo) is wanted_scorer]
+        fitting = [info for info in plugins if isinstance(info.kind, ScorerInfo) is self._wants_scorer]
         names = ", ".join(info.name for info in fitting) or "none"
-        kind = "scorer" if wanted_scorer else "target"
+        kind = "scorer" if self._wants_scorer else "target"
+        served = {kind: [info.name for info in fitting]}
         if self._name:
             chosen = [info for info in fitting if info.name == self._name]
             if not chosen:
-                raise Unfit(Reason.PLUGIN_UNKNOWN, f"no {kind} {self._name!r} is served there; there is: {names}")
+                raise NotServed(f"no {kind} {self._name!r} is served there; there is: {names}", served)
         elif len(fitting) == 1:
             chosen = fitting
         elif not fitting:
-            raise Unfit(Reason.PLUGIN_UNKNOWN, f"the process serves no {kind}")
+            raise NotServed(f"the process serves no {kind}", served)
         else:
-            raise Unfit(Reason.PLUGIN_UNKNOWN, f"the process serves several {kind}s; name one with `plugin`: {names}")
+            raise NotServed(f"the process serves several {kind}s; name one with `plugin`: {names}", served)
         info = chosen[0]
         if not info.lowest_revision <= REVISION <= info.highest_revision:
             side = "the plugin" if info.highest_revision < REVISION else "the server"
@@ -262,6 +299,11 @@ class RemotePlugin:
 
 class _Died(Exception):
     """The process ended before it had answered; the text says how."""
+
+
+def named(kind: str, names: Sequence[str]) -> str:
+    """Plugins of a kind for people, as in "the scorers short, polite"."""
+    return f"the {kind}{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def _identity(info: PluginInfo) -> tuple[str, str, str]:
