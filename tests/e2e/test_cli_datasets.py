@@ -20,6 +20,7 @@ CASES = Path(__file__).parents[3] / "shared" / "cases" / "files"
 def desk(tmp_path: Path) -> Desk:
     made = Desk(tmp_path, items=2)
     made.write("rows.jsonl", ROWS)
+    made.write("asked.jsonl", '{"question": "1+1"}\n')
     return made
 
 
@@ -235,7 +236,13 @@ def whole_life(desk: Desk, where: tuple[str, ...]) -> None:
     ("words", "said"),
     [
         (("import", "d", "rows.jsonl", "--map", "question"), "is not FIELD=PATH"),
-        (("import", "d", "rows.jsonl", "--map", "inptu=question"), "items have no field 'inptu'"),
+        (("import", "d", "rows.jsonl", "--map", "inptu=question"), "--map inptu=…: items have no field 'inptu'"),
+        (("import", "d", "asked.jsonl"), "no input; there is question: say which with --map input=…"),
+        (("import", "d", "asked.jsonl", "--map", "input=nope"), "no input: 'nope' is absent"),
+        (
+            ("import", "d", "asked.jsonl", "--map", "input=question", "--map", "expected=answer"),
+            "--map maps expected to 'answer', but no row has it",
+        ),
         (("import", "d", "rows.jsonl", "--map", "input={form: x}"), "form"),
         (("import", "d", "none.jsonl"), "there is no such file"),
         (("import", "d", "rows.jsonl", "--ids", "none"), "--ids is content or position"),

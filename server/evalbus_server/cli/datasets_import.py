@@ -118,6 +118,7 @@ def read_options(wanted: Import) -> ReadOptions:
         shuffle_choices=wanted.shuffle_choices,
         tags=wanted.tags,
         remembered=REMEMBERED,
+        by_option=True,
     )
 
 

@@ -21,7 +21,7 @@ from evalbus_server.cli.figures import plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.faults import suggestion
-from evalbus_server.plugin.remote import NotServed, named
+from evalbus_server.plugin.remote import NotServed, listed
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.scorer.builtin import BUILTINS
@@ -152,7 +152,7 @@ async def reach(sought: Sought) -> list[PluginInfo]:
 
 def _not_served(sought: Sought, served: dict[str, list[str]]) -> str:
     """What is served instead of what was sought, and which option means it; "" if nothing is."""
-    there = " and ".join(named(kind, served[kind]) for kind in ("target", "scorer") if served.get(kind))
+    there = " and ".join(listed(kind, served[kind]) for kind in ("target", "scorer") if served.get(kind))
     if not there:
         return ""
     fitting = [name for kind in sought.kinds for name in served.get(kind, ())]

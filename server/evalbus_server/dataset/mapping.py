@@ -43,12 +43,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 class FieldMapping:
     """A mapping of fields, ready to make items of rows; it remembers which mapped columns it has seen."""
 
-    def __init__(self, fields: Mapping[str, FieldSource]) -> None:
-        """Prepare a mapping.
+    def __init__(self, fields: Mapping[str, FieldSource], *, by_option: bool = False) -> None:
+        """Prepare a mapping; *by_option*: it was given with `--map`, and advice is to be in those words.
 
         Raises:
             Invalid: it names a field that items have not.
         """
+        self._by_option = by_option
         self.sources: dict[str, _Source] = {}
         self.metadata: dict[str, _Source] = {}
         for field, source in fields.items():
@@ -58,9 +59,10 @@ class FieldMapping:
                 self.sources[field] = _Source(field, source)
             else:
                 known = (*FIELDS, "metadata.<key>")
+                where = f"--map {field}=…" if by_option else "dataset.fields"
                 raise Invalid(
                     Reason.DATASET_INVALID,
-                    f"dataset.fields: items have no field {field!r}{suggestion(field, FIELDS, known)}",
+                    f"{where}: items have no field {field!r}{suggestion(field, FIELDS, known)}",
                     field="dataset.fields",
                 )
         everything = (*self.sources.values(), *self.metadata.values())
@@ -135,7 +137,8 @@ class FieldMapping:
         if "input" in self.sources:
             wanted = " and ".join(map(repr, self.sources["input"].paths))
             return f"no input: {wanted} is absent or empty; there is {names}"
-        return f"no input; there is {names}: say which with fields: {{input: …}}"
+        say = "--map input=…" if self._by_option else "fields: {input: …}"
+        return f"no input; there is {names}: say which with {say}"
 
 
 class _Source:

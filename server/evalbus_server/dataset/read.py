@@ -68,6 +68,8 @@ class ReadOptions:
     """The seed of the order in which each item's choices are put; None: as they are."""
     remembered: int | None = None
     """Reading remembers the ids of so many items, and whoever stores them finds those that come twice later. None: all."""
+    by_option: bool = False
+    """Whether `fields` were given with `--map`, in whose words advice is then."""
 
 
 class Batch(list[Item]):
@@ -281,7 +283,7 @@ def _items(  # noqa: PLR0913  # what differs between the sources, by name
     if not maker.rows:
         raise DatasetInvalid(name, [Refusal(0, "empty", "holds no items")])
     for target, path in maker.mapping.unseen():
-        message = f"fields maps {target} to {path!r}, but no row has it{maker.seen_columns()}"
+        message = f"{'--map' if maker.options.by_option else 'fields'} maps {target} to {path!r}, but no row has it{maker.seen_columns()}"
         raise DatasetInvalid(name, [Refusal(0, "no_column", message)])
 
 
@@ -329,7 +331,7 @@ class _Maker:
 
     def __init__(self, options: ReadOptions, unit: str) -> None:
         self.unit = unit
-        self.mapping = FieldMapping(options.fields)
+        self.mapping = FieldMapping(options.fields, by_option=options.by_option)
         self.options = options
         self.rows = 0
         self.columns: tuple[str, ...] = ()

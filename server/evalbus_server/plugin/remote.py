@@ -168,7 +168,7 @@ class RemotePlugin:
         if not others:
             return NotServed(f"{self._what()} serves no evalbus {kind}", {})
         key = "`target`" if other == "target" else "`scorers`"
-        message = f"{self._what()} serves no evalbus {kind}, but {named(other, others)}, which belongs under {key}"
+        message = f"{self._what()} serves no evalbus {kind}, but {listed(other, others)}, which belongs under {key}"
         return NotServed(message.replace("belongs", "belong") if len(others) > 1 else message, {other: others})
 
     @property
@@ -301,7 +301,7 @@ class _Died(Exception):
     """The process ended before it had answered; the text says how."""
 
 
-def named(kind: str, names: Sequence[str]) -> str:
+def listed(kind: str, names: Sequence[str]) -> str:
     """Plugins of a kind for people, as in "the scorers short, polite"."""
     return f"the {kind}{'s' * (len(names) > 1)} {', '.join(names)}"
 
