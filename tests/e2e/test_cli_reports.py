@@ -135,3 +135,28 @@ def test_a_report_that_cannot_be_is_refused_before_anything_runs(desk, words, co
     assert (ended.code, ended.out) == (2, "")
     assert complaint in ended.reason
     assert not (desk.folder / "evalbus.db").exists()
+
+
+def test_a_verdict_of_pass_does_not_hide_what_errored(desk):
+    rows = (desk.folder / "items.jsonl").read_text().replace('"expected": 6', '"expected": "six"')
+    desk.write("items.jsonl", rows)  # `close` cannot judge this one, and no criterion looks at it
+    desk.write("some.yaml", (desk.folder / "sums.yaml").read_text().replace("min: 0.9", "min: 0.9, min_coverage: 0.9"))
+    ended = desk.run(
+        "run", "some.yaml", "--set", "limits.retries=0", "--junit", "out.xml", "--markdown", "out.md", "--json"
+    )
+
+    note = "1 of 20 trials errored: no criterion looks at that"
+    assert (ended.code, ended.document["verdict"], ended.document["notes"]) == (0, "PASS", [note])
+    assert [each.text for each in suites(desk.folder / "out.xml")[1].iter("system-out")] == [note]
+    assert note in (desk.folder / "out.md").read_text()
+
+
+def test_a_limit_that_ended_a_run_is_what_to_set_next(desk):
+    ended = desk.run("run", "sums.yaml", "--set", "limits.deadline=1ms", "--set", "target.settings.delay=1")
+
+    assert ended.code == 4
+    assert [line.split("evalbus ")[1].split()[1] for line in ended.out.splitlines() if "evalbus runs" in line][:2] == [
+        "set",
+        "resume",
+    ]
+    assert "limits.deadline=…" in ended.out

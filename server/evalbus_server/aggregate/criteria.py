@@ -15,7 +15,7 @@ from evalbus_server.aggregate.metrics import (
 )
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.bounds import Criterion
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import in_per_cent, suggestion
 from evalbus_server.model.plugin_use import ScorerUse
 from evalbus_server.model.reducers import RUN_METRICS
 from evalbus_server.model.run import Run, RunState, ScoreKey, Verdict
@@ -62,7 +62,11 @@ def _refuse_hopeless(place: int, criterion: Criterion, key: ScoreKey) -> None:
     """
     low, high = key.declaration.minimum, key.declaration.maximum
     if criterion.min is not None and high is not None and criterion.min > max(high, 1.0):
-        raise _invalid(place, "min", f"{criterion.min:g} can never be reached: {key.key} is never above {high:g}")
+        raise _invalid(
+            place,
+            "min",
+            f"{criterion.min:g} can never be reached: {key.key} is never above {high:g}{in_per_cent(criterion.min, high)}",
+        )
     if criterion.max is not None and low is not None and criterion.max < min(low, 0.0):
         raise _invalid(place, "max", f"{criterion.max:g} can never be kept: {key.key} is never below {low:g}")
 

@@ -240,7 +240,8 @@ def _acknowledged(document: dict[str, Any], word: Word, place: Place) -> str:
     at_work = state in ("QUEUED", "RUNNING")
     if word.do == "set":
         told = ", ".join(f"{path}={json.dumps(value)}" for path, value in word.settings.items())
-        return f"run {run}: {told}" + ("" if at_work else f", once it goes on; it is {state}")
+        when = "if it is retried" if state == "COMPLETED" else "once it goes on"
+        return f"run {run}: {told}" + ("" if at_work else f", {when}; it is {state}")
     if not at_work:
         return f"run {run} is {state}"
     doing = "is being cancelled" if word.do == "cancel" else "pauses once trials in flight have finished"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from itertools import zip_longest
 
 from rich.console import Console
 from rich.text import Text
 
 from evalbus_server.cli.exits import Ending, ExitCode
-from evalbus_server.cli.report import Document, console, print_json, print_report, reason_of
+from evalbus_server.cli.report import Document, console, notes_of, print_json, print_report, reason_of
 from evalbus_server.model.summary import Summary
 from evalbus_server.wire.jsonform import summary_document
 
@@ -38,7 +39,7 @@ def conclude(summary: Summary, where: str, *, as_json: bool, own: bool = True, s
 def present(document: Document, where: str, *, as_json: bool, settings: bool = False) -> None:
     """Print a run: its document, or its report, with its *settings* too if they are wanted, and what to type next."""
     if as_json:
-        print_json(document)
+        print_json({**document, "notes": list(notes_of(document))})
         return
     out = console()
     print_report(out, document, settings=settings)
@@ -66,10 +67,20 @@ def _constant(document: Document) -> str:
     return str(document.get("reason") or "").partition(":")[0] or str(document["state"])
 
 
+def _limits_met(document: Document) -> Iterator[str]:
+    """The limit that ended a run, which it would only meet again."""
+    reason, _, told = str(document.get("reason") or "").partition(":")
+    if reason == "BUDGET":
+        yield "limits.tokens" if "tokens" in told else "limits.cost"
+    elif reason in ("DEADLINE", "MAX_ERRORS"):
+        yield f"limits.{reason.lower()}"
+
+
 def _print_next(out: Console, document: Document, where: str) -> None:
     run, evalbus = document["run"], _as_typed()
     lines = [f"{evalbus} runs results {run}{where}", f"{evalbus} runs show {run}{where} --json"]
     if document["state"] in HALTED:
         lines.insert(0, f"{evalbus} runs resume {run}{where}")
+        lines[:0] = [f"{evalbus} runs set {run} {limit}=…{where}" for limit in _limits_met(document)]
     for label, line in zip_longest(("next",), lines, fillvalue=""):
         out.print(Text(f"{label:9}{line}", "dim"), soft_wrap=True)

@@ -18,7 +18,7 @@ from xml.sax.xmlreader import AttributesImpl
 from evalbus import Value
 from evalbus_server.cli.figures import number
 from evalbus_server.cli.files import ResultSource
-from evalbus_server.cli.report import Document, named_criterion, reason_of
+from evalbus_server.cli.report import Document, named_criterion, notes_of, reason_of
 from evalbus_server.model.run import Outcome, Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult, epoch_of
@@ -69,7 +69,7 @@ def _verdicts(document: Document) -> Iterator[tuple[str, str, str]]:
         kind = "" if warns else _KINDS[criterion["outcome"]]
         missed = criterion["outcome"] != "PASS"
         yield kind, criterion["label"] or told, told if kind else f"warns only: {told}" if missed else ""
-    yield _KINDS[document["verdict"] or "INCONCLUSIVE"], "verdict", reason_of(document)
+    yield _KINDS[document["verdict"] or "INCONCLUSIVE"], "verdict", reason_of(document) or "; ".join(notes_of(document))
 
 
 def _properties(document: Document) -> Iterator[tuple[str, str]]:

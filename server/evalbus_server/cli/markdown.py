@@ -9,7 +9,7 @@ from io import TextIOWrapper
 
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.files import ResultSource
-from evalbus_server.cli.report import Document, named_criterion, reason_of, wanted_by
+from evalbus_server.cli.report import Document, named_criterion, notes_of, reason_of, wanted_by
 from evalbus_server.model.result_filter import ResultFilter
 from evalbus_server.model.run import Outcome, Run
 from evalbus_server.model.summary import Summary
@@ -54,7 +54,7 @@ def _page(document: Document) -> Iterator[str]:
         f"Run `{document['run']}`, {document['state']}, over dataset {_text(dataset['name'])} version {dataset['version']}, "
         f"in {length_of_time(document['duration_s'] or 0.0)}."
     )
-    if why := reason_of(document).removeprefix(f"{verdict}: "):
+    for why in filter(None, (reason_of(document).removeprefix(f"{verdict}: "), *notes_of(document))):
         yield ""
         yield _text(why)
     names = ("passed", "failed", "errored", "skipped", "pending", "planned")

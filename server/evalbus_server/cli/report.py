@@ -158,15 +158,17 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     if verdict is not None:
         told = reason_of(document).removeprefix(f"{verdict}: ")
         yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {plain(told)}" if told else "")
-    yield from _notes(document)
+    for note in notes_of(document):
+        yield Text(f"note     {plain(note)}", "yellow")
 
 
-def _notes(document: Document) -> Iterator[Text]:
+def notes_of(document: Document) -> Iterator[str]:
+    """What neither verdict nor state says."""
     counts = document["counts"]
     if document["verdict"] == "PASS" and counts["errored"]:
-        yield Text(f"note     {_of_trials(counts['errored'], counts)} errored: no criterion looks at that", "yellow")
+        yield f"{_of_trials(counts['errored'], counts)} errored: no criterion looks at that"
     if document["state"] == "COMPLETED" and (reason := document.get("reason")):
-        yield Text(f"note     {plain(reason)}", "yellow")
+        yield reason
 
 
 def _usage(usage: Document | None) -> str:

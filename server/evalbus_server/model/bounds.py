@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from evalbus_server.model.faults import in_per_cent
 from evalbus_server.model.part import Part
 from evalbus_server.model.reducers import REDUCERS_OF_K, RUN_METRICS, SHARES, parse_reducer
 from evalbus_server.model.written import LARGEST, Duration, Name, Number, Share, Text, WrittenErrorLimit
@@ -95,8 +96,7 @@ class Criterion(Part):
         if self.metric in SHARES or self.metric.split("(")[0] in REDUCERS_OF_K:
             for key, bound in (("min", self.min), ("max", self.max)):
                 if bound is not None and not 0 <= bound <= 1:
-                    per_cent = f"; write {bound / 100:g} for {bound:g} %" if 1 < bound <= 100 else ""
-                    raise ValueError(f"{key} {bound:g}: {self.metric} is a share, from 0 to 1{per_cent}")
+                    raise ValueError(f"{key} {bound:g}: {self.metric} is a share, from 0 to 1{in_per_cent(bound, 1)}")
         return self
 
 

@@ -128,3 +128,8 @@ def kind_of(value: object) -> str:
         case dict():
             return "a mapping"
     return f"a {type(value).__name__}"
+
+
+def in_per_cent(number: float, best: float) -> str:
+    """How a number is written that was meant in per cent, where nothing is above 1; "" if it was not."""
+    return f"; write {number / 100:g} for {number:g} %" if best == 1 and 1 < number <= 100 else ""

@@ -9,11 +9,12 @@ from typing import Any
 
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Experiment
+from evalbus_server.model.faults import suggestion
 from evalbus_server.model.run import Run
 from evalbus_server.runner.experiment_file import from_document
 from evalbus_server.runner.floor import Admit, Floor
 
-LIMITS = ("concurrency", "timeout", "trial_timeout", "retries", "max_errors", "tokens", "cost")
+LIMITS = ("concurrency", "timeout", "trial_timeout", "retries", "max_errors", "tokens", "cost", "deadline")
 _PATH = re.compile(rf"limits\.({'|'.join(LIMITS)})|scorers(\..+|\[.+\])\.(concurrency|timeout)")
 
 
@@ -33,10 +34,9 @@ def changed(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
     """
     for path in settings:
         if not _PATH.fullmatch(path):
-            known = ", ".join(f"limits.{name}" for name in LIMITS)
-            message = (
-                f"{path}: this cannot change in a run; what can is {known}, and concurrency and timeout of scorers"
-            )
+            known = [f"limits.{name}" for name in LIMITS]
+            can = [*known, "concurrency and timeout of scorers"]
+            message = f"{path}: this cannot change in a run{suggestion(path, known, can)}"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=path)
     overrides = [f"{path}={json.dumps(value)}" for path, value in settings.items()]
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalbus import Direction, PluginInfo, ScoreDeclaration
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import in_per_cent, suggestion
 from evalbus_server.model.plugin_use import ScorerUse
 from evalbus_server.model.run import ScoreKey
 
@@ -78,7 +78,9 @@ def _refuse_hopeless(field: str, threshold: float | None, declaration: ScoreDecl
         return
     score = f"score {declaration.name!r}" if declaration.name else "its score"
     end = "below" if lower else "above"
-    message = f"{field}: {threshold:g} can never be reached: {score} is never {end} {best:g}"
+    message = (
+        f"{field}: {threshold:g} can never be reached: {score} is never {end} {best:g}{in_per_cent(threshold, best)}"
+    )
     raise Invalid(Reason.EXPERIMENT_INVALID, message, field=field)
 
 

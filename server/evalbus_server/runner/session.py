@@ -90,7 +90,6 @@ async def _carry(floor: Floor, working: Working) -> None:
     stored, answered = store.output_count(run), store.answered_count(run)
     experiment = working.experiment
     limits = experiment.limits
-    loop = asyncio.get_running_loop()
 
     def abort(constant: str, sentence: str) -> None:
         end(working, RunState.ABORTED, f"{constant}: {sentence}", grace=0.0)
@@ -131,15 +130,14 @@ async def _carry(floor: Floor, working: Working) -> None:
     working.line = line
     if working.ending is not None:
         return  # somebody ended it while it was being put together
-    deadline = None if limits.deadline is None else loop.call_later(limits.deadline, watchdog.deadline_passed)
+    watchdog.begin()
     try:
         if stored:
             await _judge_stored(floor, run, line)
         panel.resume(stored)
         await line.carry()
     finally:
-        if deadline is not None:
-            deadline.cancel()
+        watchdog.end()
         if line.faults and not line.broken:
             store.add_protocol_faults(run.id, line.faults)
 

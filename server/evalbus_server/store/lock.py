@@ -48,7 +48,8 @@ class Lock:
             except OSError as error:
                 if not last:
                     raise StoreTrouble(
-                        Reason.DATABASE_LOCKED, f"{path} is being written by {_named(self._file)}"
+                        Reason.DATABASE_LOCKED,
+                        f"{path} is being written by {_named(self._file)}; wait until it has ended, or take another file with --db",
                     ) from error
             time.sleep(0.02)
 

@@ -109,13 +109,33 @@ async def test_a_budget_that_is_spent_already_ends_the_run_at_once(tmp_path: Pat
         assert ended.counts.pending == 0 or (ended.state, ended.reason[:6]) == (RunState.ABORTED, "BUDGET")
 
 
+async def test_a_deadline_may_come_nearer_and_be_put_off(tmp_path: Path):
+    busy = Busy()
+    busy.let["judge"].set()
+    async with desk(tmp_path, numbered(60)) as d:
+        run = await d.runs.start(
+            d.experiment(busy.plugins, limits={"deadline": "1h", "concurrency": 1}), given=busy.plugins
+        )
+        await busy.until("t", 1)
+        d.runs.change_limits(run.id, {"limits.deadline": "1ms"})
+        ended = await asyncio.wait_for(d.runs.wait(run.id), 60)
+        assert (ended.state, ended.reason) == (RunState.ABORTED, "DEADLINE: the run's deadline of 1ms has passed")
+
+        busy.let["t"].set()
+        d.runs.change_limits(run.id, {"limits.deadline": "1h"})
+        await d.runs.resume(run.id, given=busy.plugins)
+        ended = await asyncio.wait_for(d.runs.wait(run.id), 60)
+        assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 60)
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"limits.concurrency": 0}, "concurrency"),
         ({"limits.retries": "many"}, "retries"),
         ({"epochs.count": 2}, "this cannot change in a run"),
-        ({"limits.deadline": "1h"}, "this cannot change in a run"),
+        ({"limits.silence": "1h"}, "this cannot change in a run"),
+        ({"limits.concurency": 2}, "this cannot change in a run; did you mean limits.concurrency?"),
         ({"scorers.judge.threshold": 0.5}, "this cannot change in a run"),
         ({"scorers.jugde.concurrency": 5}, "jugde"),
         ({"limits.timeout": "30s", "target.command": ["sh"]}, "target.command"),
