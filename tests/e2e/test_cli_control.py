@@ -59,7 +59,7 @@ serve(adder, close)
 EXPERIMENT = """
 name: sums
 dataset: {path: items.jsonl}
-target: {command: [python, plugins.py], settings: {delay: 0.25}}
+target: {command: [python, plugins.py], settings: {delay: 1.0}}
 scorers:
   - {use: exact_match, threshold: 1.0}
   - {command: [python, plugins.py], name: close, concurrency: 2}
@@ -322,7 +322,7 @@ def test_limits_of_a_run_of_another_process_change(desk):
     [event] = [event for event in watched if event["kind"] == "limits"]
     assert event["limits"] == {"limits.concurrency": 50, "limits.max_errors": "5%"}
     wrong = desk.run("runs", "set", "latest", "limits.concurency=5")
-    assert (wrong.code, "what can is limits.concurrency" in wrong.reason) == (2, True)
+    assert (wrong.code, "did you mean limits.concurrency?" in wrong.reason) == (2, True)
     assert desk.run("runs", "set", "latest", "limits.concurrency").code == 2
 
 

@@ -25,7 +25,7 @@ def wait_for(condition, seconds=60.0):
     raise AssertionError("it did not come to that")
 
 
-def started(desk, *words, delay="0.2", results=True):
+def started(desk, *words, delay="1", results=True):
     """A run that is at work, with some results already unless it has time for none."""
     process = desk.start(
         "run", "sums.yaml", "--set", f"target.settings.delay={delay}", "--set", "limits.concurrency=4", *words

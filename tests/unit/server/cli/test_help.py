@@ -84,7 +84,7 @@ def test_without_a_word_there_is_help():
         (["run", "x.yaml", "--limit", "0"], "greater than or equal to 1; see evalbus run --help"),
         (["run", "x.yaml", "--detach"], "it needs --server"),
         (["runs"], "missing command; see evalbus runs --help"),
-        (["plugins", "describe"], "say where the plugin is: --command 'python target.py' or --address A"),
+        (["plugins", "describe"], "say where the plugin is: --command 'python target.py', --address A, or --use NAME"),
         (["scorers", "show", "exact"], "there is no builtin scorer 'exact'; did you mean exact_match?"),
     ],
 )
