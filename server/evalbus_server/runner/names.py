@@ -32,7 +32,11 @@ def scorer_names(uses: Sequence[ScorerUse], infos: Sequence[PluginInfo]) -> list
     seen: dict[str, int] = {}
     for index, name in enumerate(names):
         if name in seen:
-            message = f"scorers[{seen[name]}] and scorers[{index}] are both called {name!r}; give one another `name`"
+            first, plugin = seen[name], infos[index].name
+            both = f"scorers[{first}] and scorers[{index}] are both"
+            message = f"{both} called {name!r}; give one another `name`"
+            if uses[first].name is None and uses[index].name is None and infos[first].name == plugin:
+                message = f"{both} {plugin!r} with the same settings; leave one out, or give one another `name`"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"scorers[{index}].name")
         seen[name] = index
     return names

@@ -14,6 +14,15 @@ def named(schema: str, *settings: dict) -> list[str]:
     return scorer_names(uses, [info] * len(uses))
 
 
+def test_two_uses_that_are_the_same_are_refused_as_such():
+    with pytest.raises(Invalid) as caught:
+        named("", {"most": 80}, {"most": 80})
+
+    assert str(caught.value) == (
+        "scorers[0] and scorers[1] are both 'judge' with the same settings; leave one out, or give one another `name`"
+    )
+
+
 def test_a_default_tells_two_uses_apart():
     """One leaves out what the other sets."""
     schema = '{"properties": {"model": {"default": "small"}}}'

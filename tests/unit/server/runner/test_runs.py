@@ -496,7 +496,7 @@ async def test_what_cannot_run_is_refused_before_the_first_trial(tmp_path: Path)
     refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"scorers": [{"use": "exact_mach"}]}, Invalid, "did you mean exact_match"),
         ({"scorers": [{"use": "exact_match", "settings": {"ignore_cas": True}}]}, Invalid, "ignore_cas"),
-        ({"scorers": [{"use": "exact_match"}, {"use": "exact_match"}]}, Invalid, "both called"),
+        ({"scorers": [{"use": "exact_match"}, {"use": "exact_match"}]}, Invalid, "both 'exact_match' with the same"),
         ({"scorers": [{"use": "exact_match", "threshold": {"other": 1}}]}, Invalid, "declares no score 'other'"),
         ({"scorers": [{"use": "exact_match", "map": {"outputs": "output.content"}}]}, Invalid, "takes no input"),
         ({"criteria": [{"metric": "mean", "scorer": "exact", "min": 1}]}, Invalid, "exact"),
