@@ -134,12 +134,12 @@ class Endpoint:
                 except openai.APIStatusError as error:
                     plainer = _plainer(form)
                     if question.form is not None or plainer is None or not faults.is_about_the_form(error):
-                        raise faults.failed(first or error, self.reach.base_url) from error
+                        raise faults.failed(first or error, self.reach.base_url, self.reach.no_key) from error
                     first = first or error
                     form = plainer
                     continue
                 except openai.OpenAIError as error:
-                    raise faults.failed(error, self.reach.base_url) from error
+                    raise faults.failed(error, self.reach.base_url, self.reach.no_key) from error
                 meter.add(document.get("usage"))
                 if question.schema is not None and question.form is None:
                     self._offered[question.model] = form
@@ -160,7 +160,7 @@ class Endpoint:
             try:
                 document = await self._send("/embeddings", body, within)
             except openai.OpenAIError as error:
-                raise faults.failed(error, self.reach.base_url) from error
+                raise faults.failed(error, self.reach.base_url, self.reach.no_key) from error
             meter.add(document.get("usage"))
             rows = document.get("data")
             found: dict[int, list[float]] = {}

@@ -26,14 +26,17 @@ _FILTERED = ("content_filter", "content_policy_violation")
 _SPENT = ("insufficient_quota", "billing_hard_limit_reached")
 
 
-def failed(error: openai.OpenAIError, where: str) -> TrialFailed:
-    """The failure behind an exception of `openai`; *where* is the endpoint's URL."""
+def failed(error: openai.OpenAIError, where: str, no_key: str = "") -> TrialFailed:
+    """The failure behind an exception of `openai`; *where* is the endpoint's URL.
+
+    *no_key*: what to do about it that no key was sent; "" if one was.
+    """
     import openai
 
     if isinstance(error, openai.APITimeoutError):
         return TrialFailed(f"{where}: no reply in time", FailureCategory.TIMEOUT, reason="ENDPOINT_TIMEOUT")
     if isinstance(error, openai.APIStatusError):
-        return _of_status(error, where)
+        return _of_status(error, where, no_key)
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
         return TrialFailed(
@@ -72,7 +75,7 @@ def _is_about_the_content(error: openai.APIStatusError) -> bool:
     return any(word in said for word in (*_TOO_LONG, *_FILTERED, "model_not_found"))
 
 
-def _of_status(error: openai.APIStatusError, where: str) -> TrialFailed:
+def _of_status(error: openai.APIStatusError, where: str, no_key: str) -> TrialFailed:
     status, code = error.status_code, f"{error.code or ''} {error.type or ''}"
     told = f"{where}: status {status}: {_told(_message(error))}".rstrip(": ")
     wait = retry_after(error.response.headers)
@@ -82,6 +85,8 @@ def _of_status(error: openai.APIStatusError, where: str) -> TrialFailed:
         return TrialFailed(told, FailureCategory.RATE_LIMITED, reason="ENDPOINT_RATE_LIMITED", retry_after=wait)
     if status in _REFUSED:
         reason, why = _REFUSED[status]
+        if status == 401 and no_key:
+            why = f"no key was sent: {no_key}"
         return TrialFailed(f"{told} ({why})", FailureCategory.REFUSED, reason=reason)
     if status == 408:
         return TrialFailed(told, FailureCategory.TIMEOUT, reason="ENDPOINT_TIMEOUT", retry_after=wait)

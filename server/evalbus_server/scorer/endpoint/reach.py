@@ -54,6 +54,14 @@ class Reach:
             raise SettingsInvalid("settings.api_key: holds what no key can hold", "settings.api_key")
         return cls(url, key, ambient)
 
+    @property
+    def no_key(self) -> str:
+        """What to do if the endpoint wants a key and none is there; "" if one is."""
+        if self.api_key:
+            return ""
+        setting = 'settings.api_key as "${env:NAME}"'
+        return f"set ${KEY_VARIABLE}, or {setting}" if self.ambient else f"say {setting}"
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:

@@ -213,6 +213,21 @@ class TestFailing:
         assert (failure.category, failure.reason, failure.retry_after) == (category, reason, wait)
         assert "\n" not in failure.message
 
+    @pytest.mark.parametrize(
+        ("key", "ambient", "why"),
+        [
+            (KEY, True, "it does not know the key"),
+            ("", True, 'no key was sent: set $OPENAI_API_KEY, or settings.api_key as "${env:NAME}"'),
+            ("", False, 'no key was sent: say settings.api_key as "${env:NAME}"'),
+        ],
+    )
+    async def test_a_refusal_tells_whether_a_key_was_sent_at_all(self, monkeypatch, key, ambient, why):
+        with MockEndpoint([Status(401, {"error": {"message": "bad"}})]) as mock, pytest.raises(TrialFailed) as caught:
+            monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+            monkeypatch.setenv("OPENAI_BASE_URL", mock.base_url if ambient else "http://elsewhere/v1")
+            await connect(mock.base_url, key).ask(question(), Meter(Prices()))
+        assert caught.value.failure.message.endswith(f"status 401: bad ({why})")
+
     async def test_what_failed_after_a_reply_has_consumed_too(self):
         meter = Meter(Prices())
         with MockEndpoint([Says("ye", finish_reason="length")]) as mock, pytest.raises(TrialFailed):
