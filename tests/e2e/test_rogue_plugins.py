@@ -597,7 +597,7 @@ async def test_a_plugin_that_dies_at_every_trial_is_given_up(
     ran = await carried_out(tmp_path, document(rogues[kind], use, items=20), log)
 
     assert ran.run.state is RunState.ABORTED
-    assert re.match("PLUGIN_UNREACHABLE: .* broke 4 times: .*exit code 137", ran.run.reason)
+    assert re.match(r"PLUGIN_UNREACHABLE: .* broke 4 times \(exit code 137", ran.run.reason)
     assert ran.run.counts.errored == 2
     assert len({pid for _, _, pid in ran.asked}) == 4
     assert left_behind(ran) == []

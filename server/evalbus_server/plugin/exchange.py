@@ -9,6 +9,7 @@ the `deadlines.py`. It never touches the store, and knows neither gRPC nor what 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
@@ -263,10 +264,12 @@ class Exchange:
             Unreachable: it broke too often without answering anything, or would break again.
         """
         losses = self._losses
-        _log.warning(
+        _log.log(
+            logging.INFO if losses.count else logging.WARNING,  # people hear of it once
             "conversation lost",
             plugin=self._plugin.info.name,
             status=lost.status,
+            process=words.partition(";")[0].strip(" ()"),
             in_flight=len(self._in_flight),
             losses=losses.count + 1,
         )

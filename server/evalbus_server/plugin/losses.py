@@ -92,11 +92,16 @@ class Losses:
         if self._fruitless > RECOVERIES_WITHOUT_PROGRESS or self._killers > KILLERS_IN_A_ROW or self.count > RECOVERIES:
             raise Unreachable(
                 Reason.PLUGIN_UNREACHABLE,
-                f"plugin {self._name!r} broke {self.count} times: {lost.message}{words}",
+                f"plugin {self._name!r} broke {self.count} times{_why(lost, words)}",
             )
 
     def _failure(self, lost: ConversationLost, words: str) -> Failure:
         if lost.too_large:
             return Failure(FailureCategory.INVALID, lost.message, "MESSAGE_TOO_LARGE", self._origin, retryable=False)
-        message = f"the plugin breaks whenever it is asked this trial: {lost.message}{words}"
+        message = f"the plugin breaks whenever it is asked this trial{_why(lost, words)}"
         return Failure(FailureCategory.UNAVAILABLE, message, "PLUGIN_DIED", self._origin, retryable=False)
+
+
+def _why(lost: ConversationLost, words: str) -> str:
+    """How a process ended and what it said, before what that looked like from here; what comes last may be cut off."""
+    return f"{words} ({lost.message})" if words.startswith(" (") else f": {lost.message}{words}"
