@@ -170,8 +170,11 @@ def test_a_target_that_dies_on_one_item_harms_that_item_alone(tmp_path):
     assert (ended.document["counts"]["passed"], ended.document["counts"]["errored"]) == (11, 1)
     errored = desk.run("runs", "results", "latest", "--jsonl", "--outcome", "errored").documents
     assert [each["item"] for each in errored] == ["i007"]
-    assert "exit code 3" in errored[0]["failure"]["message"]
-    assert "no more memory" in errored[0]["failure"]["message"]
+    why, _, seen = errored[0]["failure"]["message"].partition(" | no more memory (")
+    assert why.startswith("the plugin breaks whenever it is asked this trial (exit code 3); it said last: ")
+    assert seen.startswith("UNAVAILABLE: ")
+    assert ended.err.count("conversation lost") == 1
+    assert "process='exit code 3'" in ended.err
 
 
 def test_output_that_nobody_reads_ends_a_command_quietly(desk):
@@ -188,6 +191,16 @@ def test_output_that_nobody_reads_ends_a_command_quietly(desk):
     [
         (["runs", "show", "r0123456"], 2, "r0123456"),
         (["runs", "watch", "nobody"], 2, "nobody"),
+        (["run", "sums.yaml", "--concurrency", "0"], 2, "evalbus: --concurrency: must be at least 1, not '0'; see"),
+        (["run", "sums.yaml", "--limit", "all"], 2, "evalbus: --limit: must be a whole number, not 'all'; see"),
+        (["run", "sums.yaml", "--set", "cache=yes"], 2, "--set cache=yes: cache: must be true or false, not 'yes'"),
+        (
+            ["runs", "results", "latest", "--outcome", "fail"],
+            2,
+            "evalbus: --outcome: 'fail' is not one of 'passed', 'failed', 'errored', 'skipped'; see",
+        ),
+        (["runs", "delete", "latest"], 2, "evalbus: nothing brings the run back: say --yes; see evalbus runs delete"),
+        (["runs", "rescore", "latest"], 2, "evalbus: give an experiment FILE, or what is to be set anew"),
         (["runs", "list", "--state", "asleep"], 2, "asleep"),
         (["runs", "list", "--db", "nowhere.db"], 4, "nowhere.db"),
         (["runs", "list", "--db", "text.db"], 4, "text.db"),

@@ -110,10 +110,26 @@ def tell(ending: Ending, *, as_json: bool) -> None:
 
 def _usage(error: typer.TyperException) -> str:
     """What was wrong with the words of the command line, and where help is."""
-    message = error.format_message().strip().rstrip(".?").replace(". Did you mean", "; did you mean")
+    message = error.format_message()
+    if isinstance(error, typer.BadParameter) and message.startswith("Invalid value"):  # and no missing one
+        message = _value(error)
+    message = message.strip().rstrip(".?").replace(". Did you mean", "; did you mean")
     context = getattr(error, "ctx", None)
     command = "evalbus" if context is None else context.command_path
-    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
+    first = message[:1] if message[1:2].isupper() else message[:1].lower()
+    return f"{first}{message[1:]}; see {command} --help"
+
+
+def _value(error: typer.BadParameter) -> str:
+    """The option, unless the message names it, and what is wrong with its value, in our words."""
+    hint = error.param_hint or ("" if error.param is None else error.param.get_error_hint())
+    option = (hint if isinstance(hint, str) else " / ".join(hint)).strip("'")
+    message = str(error.message)
+    if error.__cause__ is not None and type(error.__cause__).__name__ == "ValidationError":
+        from evalbus_server.model.faults import said
+
+        message = said(error.__cause__)  # type: ignore[arg-type]  # pydantic is not imported for its name alone
+    return message if not option or option in message else f"{option}: {message}"
 
 
 def _wants_traceback() -> bool:

@@ -26,6 +26,11 @@ def invalid(error: ValidationError, schema: type[BaseModel], reason: Reason) -> 
     return Invalid(reason, "; ".join(lines), field=_path(faults[0]))
 
 
+def said(error: ValidationError) -> str:
+    """What pydantic said of one value, such as that of an option."""
+    return "; ".join(_say(fault, BaseModel) for fault in error.errors(include_url=False)[:SHOWN])
+
+
 def _path(fault: ErrorDetails) -> str:
     # A fault of a mapping's key has the mark "[key]" behind the key itself.
     return format_path([step for step in fault["loc"] if step != "[key]"])
@@ -51,6 +56,8 @@ def _say(fault: ErrorDetails, schema: type[BaseModel]) -> str:  # noqa: C901  # 
             return "a key must be text; put it in quotes"
         case "int_type" | "int_from_float" | "int_parsing":
             return f"must be a whole number, not {quoted(value)}"
+        case "bool_type" | "bool_parsing":
+            return f"must be true or false, not {quoted(value)}"
         case "float_type" | "float_parsing":
             return f"must be a number, not {quoted(value)}"
         case "dict_type" | "model_type" | "model_attributes_type":
