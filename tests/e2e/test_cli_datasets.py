@@ -228,7 +228,7 @@ def whole_life(desk: Desk, where: tuple[str, ...]) -> None:
     assert desk.run("dataset", "show", "d", "--version", "99", *where).code == 2
     exported = desk.run("dataset", "export", "d", *where).out
     assert [json.loads(line)["id"] for line in exported.splitlines()] == [f"i{n}" for n in range(5)]
-    assert dataset("delete", "d", "--dataset")["deleted"] is True
+    assert dataset("delete", "d", "--dataset", "--yes")["deleted"] is True
     assert dataset("list") == {"datasets": []}
 
 
@@ -251,6 +251,7 @@ def whole_life(desk: Desk, where: tuple[str, ...]) -> None:
         (("add", "d", "--input", "a", "--input-json", "1"), "exclude each other"),
         (("add", "d", "--input", "a", "--metadata", "[1]"), "must be a JSON object"),
         (("delete", "d"), "say which items"),
+        (("delete", "d", "--dataset"), "nothing brings the dataset back: say --yes"),
         (("purge", "d", "x"), "nothing brings the content back"),
         (("diff", "d", "-1"), ""),
     ],

@@ -266,6 +266,7 @@ def delete(  # noqa: PLR0913  # each is an option
     name: Name,
     items: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Which ones.")] = None,
     everything: Annotated[bool, typer.Option("--dataset", help="Delete the whole dataset with all versions.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --dataset: do it, nothing brings it back.")] = False,
     db: Db = None,
     server: Server = None,
     as_json: Json = False,
@@ -274,6 +275,8 @@ def delete(  # noqa: PLR0913  # each is an option
     one_place(db, server)
     if bool(items) == everything:
         raise typer.BadParameter("say which items, or --dataset for the whole dataset", param_hint="ITEM")
+    if everything and not yes:
+        raise typer.BadParameter("nothing brings the dataset back: say --yes", param_hint="--yes")
     from evalbus_server.cli import datasets_change
     from evalbus_server.cli.datasets_place import Where
 
