@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from evalbus.v1 import dataset_pb2, dataset_pb2_grpc
 from evalbus.wire import item_to_proto
 from evalbus_server.api.pages import Tokens, page_size
-from evalbus_server.api.upload import MOST_ITEMS, Incoming, batch_of, checked_name, ids_of
+from evalbus_server.api.upload import MOST_ITEMS, Incoming, batch_of, ids_of
 from evalbus_server.model.dataset import Edited
 from evalbus_server.model.trial import StoredItem
 from evalbus_server.runner.datasets import Datasets, Imported
@@ -80,7 +80,7 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
         self, request: dataset_pb2.CreateDatasetRequest, context: Context
     ) -> dataset_pb2.CreateDatasetResponse:
         """A dataset without items."""
-        info = self._datasets.create(checked_name(request.name), change_from_proto(request.info))
+        info = self._datasets.create(request.name, change_from_proto(request.info))
         return dataset_pb2.CreateDatasetResponse(dataset=info_to_proto(info))
 
     async def UpdateDataset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -13,6 +12,7 @@ from evalbus import ContractBroken, Item, wire
 from evalbus.v1 import dataset_pb2, item_pb2
 from evalbus_server.dataset.normal import normal
 from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.dataset import checked_name
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.runner.datasets import Datasets
 from evalbus_server.store import Store
@@ -23,9 +23,6 @@ MOST_ITEMS = 256
 """Items of a batch, at most."""
 MOST_AT_ONCE = 1_000
 """Items or ids of a call that changes some."""
-LONGEST_NAME = 200
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 async def stored(store: Store, name: str, batches: AsyncIterable[list[Item]]) -> tuple[DatasetVersion, bool]:
@@ -58,7 +55,7 @@ class Incoming:
         first = await anext(self._requests, None)
         if first is None or not first.HasField("header"):
             raise Invalid(Reason.REQUEST_INVALID, "the first message of an upload is its header", field="header")
-        return checked_name(first.header.name)
+        return checked_name(first.header.name, "header.name")
 
     async def batches(self) -> AsyncIterator[list[Item]]:
         """The items of each message after it.
@@ -129,15 +126,3 @@ def ids_of(ids: Sequence[str]) -> list[str]:
     if not 0 < len(ids) <= MOST_AT_ONCE:
         raise Invalid(Reason.REQUEST_INVALID, f"a call holds 1 to {MOST_AT_ONCE:,} ids", field="ids")
     return list(ids)
-
-
-def checked_name(name: str) -> str:
-    """The name of a dataset.
-
-    Raises:
-        Invalid: it is empty, too long, or holds a control character.
-    """
-    if not 0 < len(name) <= LONGEST_NAME or _CONTROL.search(name):
-        message = f"the dataset's name {name[:80]!r} is not 1 to {LONGEST_NAME} characters without control characters"
-        raise Invalid(Reason.DATASET_INVALID, message, field="header.name")
-    return name

@@ -9,6 +9,22 @@ from typing import NamedTuple
 from evalbus import Item
 from evalbus_server.errors import Conflict, Invalid, Reason
 from evalbus_server.model.run import DatasetVersion
+from evalbus_server.model.written import plain_dataset_name
+
+
+def checked_name(name: str, field: str = "name") -> str:
+    """The name that a dataset is to have.
+
+    Raises:
+        Invalid: DATASET_INVALID: it cannot be one.
+    """
+    try:
+        return plain_dataset_name(name)
+    except ValueError as fault:
+        rule = "it has 1 to 200 characters, no control characters, and no white space at its ends"
+        raise Invalid(
+            Reason.DATASET_INVALID, f"the dataset's name {name[:80]!r} {fault}: {rule}", field=field
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

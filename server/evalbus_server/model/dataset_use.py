@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 
 from evalbus_server.model.faults import kind_of
 from evalbus_server.model.part import Part
-from evalbus_server.model.written import LARGEST, JsonObject, Many, Name, Text
+from evalbus_server.model.written import LARGEST, DatasetName, JsonObject, Many, Name, Text
 
 Form: TypeAlias = Literal[
     "inspect_ai", "promptfoo", "openai_evals", "voltagent", "mastra", "results", "chat_completions"
@@ -54,7 +54,7 @@ class DatasetUse(Part):
 
     path: Text | None = None
     """A file, relative to the experiment's folder."""
-    name: Name | None = None
+    name: DatasetName | None = None
     """Alone: a dataset that is stored. Beside another source: the name to store it under."""
     version: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     """Of a stored dataset; None: the newest when the run starts."""

@@ -141,6 +141,17 @@ def _plain_name(name: str) -> str:
     return _unicode(name)
 
 
+def plain_dataset_name(name: str) -> str:
+    """The name of a dataset as it is.
+
+    Raises:
+        ValueError: it cannot be one; the message goes on behind the name.
+    """
+    if name != name.strip():
+        raise ValueError("must not begin or end with white space")
+    return _plain_name(name)
+
+
 def _dotless_name(name: str) -> str:
     if "." in name:
         raise ValueError(f"must not hold a dot: {name!r}; the dot stands between scorer and score")
@@ -158,6 +169,8 @@ def _unicode(text: str) -> str:
 Text: TypeAlias = Annotated[str, AfterValidator(_unicode)]
 Name: TypeAlias = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra={"minLength": 1})]
 """1 to 200 characters, none a control character."""
+DatasetName: TypeAlias = Annotated[str, AfterValidator(plain_dataset_name), Field(json_schema_extra={"minLength": 1})]
+"""The same, with no white space at its ends."""
 DotlessName: TypeAlias = Annotated[str, AfterValidator(_dotless_name), Field(json_schema_extra={"minLength": 1})]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -16,7 +16,16 @@ from evalbus_server.dataset.read import Batch
 from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.dataset.schema import MOST_FAULTS, checked_schema, checker
 from evalbus_server.errors import Invalid, NotFound, Reason, StoreTrouble
-from evalbus_server.model.dataset import DatasetInfo, Edited, Fault, InfoChange, ItemsInvalid, Purged, Tally
+from evalbus_server.model.dataset import (
+    DatasetInfo,
+    Edited,
+    Fault,
+    InfoChange,
+    ItemsInvalid,
+    Purged,
+    Tally,
+    checked_name,
+)
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.store import Staging, Store
 
@@ -61,10 +70,11 @@ class Datasets:
         """Make what is read the newest version of a dataset: all of it, or the good rows if *refused* is told the bad ones.
 
         Raises:
+            Invalid: DATASET_INVALID: *name* cannot be one.
             DatasetInvalid: rows are refused, or none is left.
             Conflict: another upload of it is under way.
         """
-        check = self._checker(name)
+        check = self._checker(checked_name(name))
         upload = self._store.upload(name)
         count = 0
         try:
@@ -81,10 +91,11 @@ class Datasets:
         """The same for items that come over the wire: all or nothing.
 
         Raises:
-            Invalid: DATASET_INVALID: an id comes twice, an item does not fit the schemas, or there is none.
+            Invalid: DATASET_INVALID: an id comes twice, an item does not fit the schemas, there is none, or *name* cannot
+                be one.
             Conflict: another upload of it is under way.
         """
-        check = self._checker(name)
+        check = self._checker(checked_name(name))
         upload = self._store.upload(name)
         count = 0
         try:
@@ -126,9 +137,9 @@ class Datasets:
 
         Raises:
             Conflict: DATASET_EXISTS.
-            Invalid: a schema is none.
+            Invalid: a schema is none, or *name* cannot be one.
         """
-        return self._store.create_dataset(name, _checked(change))
+        return self._store.create_dataset(checked_name(name), _checked(change))
 
     async def change(self, name: str, change: InfoChange) -> DatasetInfo:
         """Change description, metadata or schemas; all items that are there must fit new schemas.

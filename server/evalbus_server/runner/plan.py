@@ -100,9 +100,9 @@ def dataset_name(experiment: Experiment) -> str:
     if dataset.name is not None:
         return dataset.name
     if dataset.path is None:
-        return experiment.name
+        return experiment.name.strip()
     path = Path(dataset.path)
-    return path.with_suffix("").stem if path.suffix == ".gz" else path.stem
+    return (path.with_suffix("").stem if path.suffix == ".gz" else path.stem).strip()
 
 
 def dataset_of(store: Store, experiment: Experiment) -> DatasetVersion:

@@ -61,7 +61,7 @@ class UploadHeader(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The dataset's name: 1 to 200 characters, no control characters. It is data, never a path."""
+    """The dataset's name: 1 to 200 characters, no control characters, no white space at its ends. It is data, never a path."""
     def __init__(
         self,
         *,
@@ -425,7 +425,7 @@ class CreateDatasetRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name: 1 to 200 characters, no control characters."""
+    """Its name: 1 to 200 characters, no control characters, no white space at its ends."""
     @_builtins.property
     def info(self) -> Global___DatasetInfoChange:
         """What it is."""

@@ -10,6 +10,7 @@ import pytest
 
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.bounds import Criterion, Limits
+from evalbus_server.model.dataset import checked_name
 from evalbus_server.model.dataset_use import FieldSource
 from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.experiment import Epochs, Experiment, json_schema
@@ -358,3 +359,24 @@ def test_an_experiment_cannot_be_changed():
 def test_parts_can_be_made_by_name_in_python():
     assert Limits.model_validate({"timeout": "90s"}).timeout == 90
     assert Criterion(metric="mean", min=0.5).severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("", "must not be empty"),
+        (" d", "must not begin or end with white space"),
+        ("d\t", "must not begin or end with white space"),
+        ("a\x85b", "must not hold control characters"),
+        ("x" * 201, "must have at most 200 characters, not 201"),
+    ],
+)
+def test_a_name_that_no_dataset_can_have_is_refused_by_its_rule(name: str, fault: str):
+    with pytest.raises(Invalid, match=f"^dataset.name: {fault}$"):
+        Experiment.parse({"name": "e", "dataset": {"name": name}})
+    with pytest.raises(Invalid, match=f"{fault}: it has 1 to 200 characters, no control characters, and no white"):
+        checked_name(name)
+
+
+def test_a_name_with_a_slash_is_a_name():
+    assert checked_name("a/../b c") == "a/../b c"
