@@ -77,6 +77,7 @@ class Sending:
         limit = rules.timeout
         deadline = now + limit
         soonest = now + rules.patience
+        hurried = rules.trial_timeout < limit
         flying = self._table.flying
         for flight in part:
             flight.sent = now
@@ -88,8 +89,9 @@ class Sending:
             else:
                 flight.attempt = first
             flying[flight.trial.trial_id] = flight
-            left = rules.trial_timeout if flight.budget is None else flight.budget
-            if left < limit:
-                self._deadlines.shorten(flight, now + left)
-                soonest = min(soonest, flight.deadline)
+            if hurried or flight.budget is not None:
+                left = rules.trial_timeout if flight.budget is None else flight.budget
+                if left < limit:
+                    self._deadlines.shorten(flight, now + left)
+                    soonest = min(soonest, flight.deadline)
         return soonest

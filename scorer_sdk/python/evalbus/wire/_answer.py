@@ -177,11 +177,11 @@ def score_answer_result_from_proto(message: scorer_pb2.ScoreAnswer) -> tuple[Sco
     Raises:
         ContractBroken: it holds both or neither, or a score breaks a rule.
     """
+    scores = message.scores
     if message.HasField("failure"):
-        if message.scores:
+        if scores:
             raise ContractBroken("an answer holds both scores and a failure")
         return failure_from_proto(message.failure)
-    scores = message.scores
     if len(scores) == 1:
         return only_score_from_proto(scores[0])
     if not scores:

@@ -25,6 +25,9 @@ LONGEST_FAILURE_MESSAGE = 4096
 _REASON = re.compile("[A-Z][A-Z0-9_]{0,63}")
 _BARE_SIZE = score_pb2.Score(status=score_pb2.SCORE_STATUS_SCORED, value=1.0).ByteSize()
 """The size of a score that has a status and a value alone, as most have."""
+_PLAIN: dict[bytes, tuple[Score, ...]] = {}
+"""Scores that are a value and nothing else, by how they are encoded."""
+_MOST_PLAIN = 4096
 _STATUS = {int(status): status for status in ScoreStatus}
 _CATEGORIES = {int(category): category for category in FailureCategory}
 _ORIGINS = {int(origin): origin for origin in FailureOrigin}
@@ -116,12 +119,17 @@ def only_score_from_proto(message: score_pb2.Score) -> tuple[Score, ...]:
     Raises:
         ContractBroken: as from `score_from_proto`.
     """
+    encoded = message.SerializeToString()  # quicker than asking for three fields
+    known = _PLAIN.get(encoded)
+    if known is not None:
+        return known
     if (  # status and value take all the bytes: there is no other field to visit
-        message.ByteSize() == _BARE_SIZE
-        and message.status == score_pb2.SCORE_STATUS_SCORED
-        and message.HasField("value")
+        len(encoded) == _BARE_SIZE and message.status == score_pb2.SCORE_STATUS_SCORED and message.HasField("value")
     ):
-        return plain_scores(message.value)
+        if len(_PLAIN) >= _MOST_PLAIN:
+            _PLAIN.clear()
+        known = _PLAIN[encoded] = plain_scores(message.value)
+        return known
     return (score_from_proto(message),)
 
 
