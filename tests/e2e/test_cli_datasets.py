@@ -212,6 +212,11 @@ def whole_life(desk: Desk, where: tuple[str, ...]) -> None:
     assert dataset("scorers", "d") == {"dataset": "d", "scorers": []}
     assert dataset("scorers", "d", "exact_match", "tone")["scorers"] == ["exact_match", "tone"]
     assert dataset("show", "d", "--limit", "0")["scorers"] == ["exact_match", "tone"]
+    unsure = desk.run("dataset", "scorers", "d", "exakt", "tone", *where)
+    assert (unsure.code, unsure.reason) == (
+        0,
+        "note: 'exakt' is no builtin, so an experiment that is to use it has to declare it; did you mean exact_match?",
+    )
     unnamed = desk.run("dataset", "scorers", "d", "", *where)
     assert (unnamed.code, unnamed.reason) == (
         2,

@@ -22,6 +22,8 @@ from evalbus_server.dataset.read import ReadOptions, read_file, read_stream
 from evalbus_server.dataset.source import format_of
 from evalbus_server.errors import Invalid, NotFound, Reason
 from evalbus_server.model.dataset import DatasetInfo, Edited, InfoChange
+from evalbus_server.model.faults import nearest
+from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.wire.jsonform import dataset_document
 
 
@@ -182,6 +184,12 @@ def scorers(where: Where, name: str, names: tuple[str, ...] | None, *, as_json: 
         return await (source.info(name) if names is None else source.change(name, InfoChange(scorers=names)))
 
     info = work(where, do, writing=names is not None)
+    for each in names or ():
+        if each not in BUILTINS:
+            near = nearest(each, sorted(BUILTINS))
+            meant = f"; did you mean {near}?" if near else ""
+            told = f"note: {each!r} is no builtin, so an experiment that is to use it has to declare it{meant}"
+            print(plain(told), file=sys.stderr)
     if as_json:
         print_json({"dataset": name, "scorers": list(info.scorers)})
     else:

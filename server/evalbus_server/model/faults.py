@@ -108,8 +108,18 @@ def _is_scalar(value: object) -> bool:
 
 
 def suggestion(word: str, candidates: Sequence[str], known: Sequence[str]) -> str:
+    near = nearest(word, candidates)
+    return f"; did you mean {near}?" if near else f"; known are {', '.join(known)}"
+
+
+def nearest(word: str, candidates: Sequence[str]) -> str:
+    """The candidate that was meant, else the first one of whose parts one was (exakt: exact_match); "" if none."""
     near = difflib.get_close_matches(word.lower(), candidates, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+    if near:
+        return near[0]
+    parts = {part: each for each in reversed(candidates) for part in each.split("_") if len(part) > 3}
+    of = difflib.get_close_matches(word.lower(), parts, n=1, cutoff=0.75)
+    return parts[of[0]] if of else ""
 
 
 def quoted(value: object) -> str:

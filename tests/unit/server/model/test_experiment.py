@@ -14,6 +14,7 @@ from evalbus_server.model.dataset import checked_name
 from evalbus_server.model.dataset_use import FieldSource
 from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.experiment import Epochs, Experiment, json_schema
+from evalbus_server.model.faults import suggestion
 from evalbus_server.model.written import ErrorLimit
 
 SMALL: dict[str, Any] = {"name": "small", "dataset": {"name": "support"}}
@@ -380,3 +381,10 @@ def test_a_name_that_no_dataset_can_have_is_refused_by_its_rule(name: str, fault
 
 def test_a_name_with_a_slash_is_a_name():
     assert checked_name("a/../b c") == "a/../b c"
+
+
+def test_a_part_of_a_name_is_enough_for_a_suggestion():
+    known = ["exact_match", "includes", "levenshtein"]
+
+    assert suggestion("exakt", known, known) == "; did you mean exact_match?"
+    assert suggestion("zzz", known, known) == "; known are exact_match, includes, levenshtein"
