@@ -122,7 +122,7 @@ def verdict_of(criteria: Sequence[Criterion], results: Sequence[CriterionResult]
 def _judge(
     criterion: Criterion, number: Number, metrics: Metrics, baselines: Mapping[str, Metrics]
 ) -> tuple[Verdict, str]:
-    name = criterion.metric if criterion.scorer is None else f"{criterion.metric} of {criterion.scorer}"
+    name = _named(criterion)
     if number.value is None:
         return Verdict.INCONCLUSIVE, f"{name} has no value: {number.reason}"
     misses = _misses(criterion, number)
@@ -135,6 +135,10 @@ def _judge(
     if misses:
         return Verdict.FAIL, explanation
     return (Verdict.INCONCLUSIVE if doubts else Verdict.PASS), explanation
+
+
+def _named(criterion: Criterion) -> str:
+    return criterion.metric if criterion.scorer is None else f"{criterion.metric} of {criterion.scorer}"
 
 
 def _misses(criterion: Criterion, number: Number) -> list[str]:
@@ -154,7 +158,7 @@ def _doubts(criterion: Criterion, number: Number, metrics: Metrics) -> list[str]
         coverage = metrics.coverage(criterion.scorer)
         if coverage is None or coverage < criterion.min_coverage - TOLERANCE:
             found = "none" if coverage is None else _text(coverage)
-            doubts.append(f"coverage is {found}, below {_text(criterion.min_coverage)}")
+            doubts.append(f"the coverage of {_named(criterion)} is {found}, below {_text(criterion.min_coverage)}")
     if number.at_least:
         doubts.append(number.reason)
     return doubts

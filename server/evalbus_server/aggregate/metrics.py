@@ -155,7 +155,14 @@ class Metrics:
         lower = not reducer.counts and _all_lower(keys)
         found = self._items[positions, reducer]
         value = getattr(found.described, name)
-        return Number(value, "" if value is not None else found.short or "no trial has a value", lower)
+        return Number(value, "" if value is not None else found.short or self._none_valued(positions), lower)
+
+    def _none_valued(self, positions: tuple[int, ...]) -> str:
+        """Why no trial has a value, as far as numbers tell."""
+        errored = max((self._numbers.errored.get(position, 0) for position in positions), default=0)
+        if not errored:
+            return "no trial has a value"
+        return f"no trial has a value, and {errored:,} of {self._run.counts.planned:,} trials errored"
 
     def _share(self, name: str, scorer: str | None) -> Number:
         counts = self._run.counts

@@ -15,6 +15,7 @@ from evalbus_server import logs
 from evalbus_server.api.control import ask
 from evalbus_server.app import App, embedded
 from evalbus_server.cli import remote
+from evalbus_server.cli.causes import cause_in
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.database import Database
 from evalbus_server.cli.display import Display
@@ -140,7 +141,8 @@ def carried(run_id: str, place: Place, begin: Begin, *, as_json: bool, files: Fi
                     await follow(app.runs, begun, display)
             summary = await app.runs.summary(begun.id)
         await write_files(files, place, summary)
-        return conclude(summary, place.options, as_json=as_json)
+        cause = await cause_in(place, summary)
+        return conclude(summary, place.options, as_json=as_json, cause=cause)
 
     return asyncio.run(work())
 

@@ -19,10 +19,13 @@ HALTED = ("PAUSED", "CANCELLED", "INTERRUPTED", "ABORTED")
 VERDICTS = {"PASS": ExitCode.PASS, "FAIL": ExitCode.FAIL, "INCONCLUSIVE": ExitCode.INCONCLUSIVE}
 
 
-def conclude(summary: Summary, where: str, *, as_json: bool, own: bool = True, silent: bool = False) -> int:
+def conclude(  # noqa: PLR0913  # how a run is presented
+    summary: Summary, where: str, *, as_json: bool, own: bool = True, silent: bool = False, cause: str = ""
+) -> int:
     """Print a run that is over, and return the exit code.
 
-    *where* is the options that lead to it; *own*: this command carried it out; *silent*: all but the reason has been said.
+    *where* is the options that lead to it; *own*: this command carried it out; *silent*: all but the reason has been said;
+    *cause* is why trials errored.
 
     Raises:
         Ending: it did not pass; with the code and the reason.
@@ -32,7 +35,8 @@ def conclude(summary: Summary, where: str, *, as_json: bool, own: bool = True, s
         present(document, where, as_json=as_json)
     code = code_of(document, own=own)
     if code is not ExitCode.PASS:
-        raise Ending(code, _constant(document), reason_of(document))
+        told = "; ".join(filter(None, (reason_of(document), cause and f"{cause}; see {_errored(document, where)}")))
+        raise Ending(code, _constant(document), told)
     return code
 
 
@@ -74,6 +78,10 @@ def _limits_met(document: Document) -> Iterator[str]:
         yield "limits.tokens" if "tokens" in told else "limits.cost"
     elif reason in ("DEADLINE", "MAX_ERRORS"):
         yield f"limits.{reason.lower()}"
+
+
+def _errored(document: Document, where: str) -> str:
+    return f"{_as_typed()} runs results {document['run']}{where} --outcome errored"
 
 
 def _print_next(out: Console, document: Document, where: str) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from evalbus_server import logs
+from evalbus_server.cli.causes import cause_of
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import Ending, ExitCode
@@ -52,7 +53,8 @@ def carried(
             await follow_to_the_end(server, run, events=False)
             summary = await numbers_at_the_end(server, run, place)
             await files.write(server, summary)
-        return conclude(summary, place.options, as_json=as_json, own=False)
+            cause = await cause_of(server, summary)
+        return conclude(summary, place.options, as_json=as_json, own=False, cause=cause)
 
     try:
         return asyncio.run(work())

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from evalbus_server import logs
 from evalbus_server.app import embedded, items_of, planning
+from evalbus_server.cli.causes import cause_in
 from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import ExitCode
@@ -63,7 +64,8 @@ async def _run(asked: Asked) -> int:
         summary = await app.runs.summary(started.id)
     place = Place(asked.db, None)
     await write_files(asked.files, place, summary)
-    return conclude(summary, place.options, as_json=asked.as_json)
+    cause = await cause_in(place, summary)
+    return conclude(summary, place.options, as_json=asked.as_json, cause=cause)
 
 
 async def follow(runs: Runs, run: Run, display: Display) -> None:

@@ -54,6 +54,10 @@ class TestOneCriterion:
         assert (value, outcome, verdict) == (None, INCONCLUSIVE, INCONCLUSIVE)
         assert why == "mean of score has no value: no trial has a value"
 
+    def test_no_value_where_trials_errored_tells_how_many(self):
+        why = judged(numbers_of({key(): [ERROR, ERROR, SKIP]}), "mean", scorer="score", min=0.0)[2]
+        assert why == "mean of score has no value: no trial has a value, and 2 of 3 trials errored"
+
     def test_a_reducers_reason_is_told(self):
         numbers = numbers_of({key(): [[0, 0, ERROR, ERROR]]})
         value, outcome, why, _ = judged(numbers, "pass_at(3)", scorer="score", min=0.0)
@@ -72,7 +76,8 @@ class TestCoverage:
         scorer = {} if metric == "weighted" else {"scorer": "score"}
         value, outcome, why, _ = judged(numbers_of({key(): [1, 1, 1, ERROR]}), metric, min=0.5, **scorer)
         assert (value, outcome) == (1.0, INCONCLUSIVE)
-        assert why == "coverage is 0.75, below 1"
+        named = metric if metric == "weighted" else f"{metric} of score"
+        assert why == f"the coverage of {named} is 0.75, below 1"
 
     @pytest.mark.parametrize(("min_coverage", "outcome"), [(0.75, PASS), (0.76, INCONCLUSIVE), (0.0, PASS)])
     def test_as_much_as_is_asked_for_is_enough(self, min_coverage, outcome):
@@ -82,7 +87,7 @@ class TestCoverage:
     def test_a_miss_with_too_little_coverage_is_still_a_miss(self):
         _, outcome, why, _ = judged(numbers_of({key(): [0, 0, 0, ERROR]}), "mean", scorer="score", min=0.5)
         assert outcome is FAIL
-        assert why == "mean of score is 0, below 0.5; coverage is 0.75, below 1"
+        assert why == "mean of score is 0, below 0.5; the coverage of mean of score is 0.75, below 1"
 
     def test_skipped_trials_leave_the_coverage_whole(self):
         assert judged(numbers_of({key(): [1, SKIP]}), "mean", scorer="score", min=0.5)[1] is PASS
