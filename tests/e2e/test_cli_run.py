@@ -34,7 +34,7 @@ def test_a_run_in_which_all_errored_ends_with_3(desk):
     assert ended.reason.startswith("evalbus: INCONCLUSIVE: nearly all right: mean of exact_match has no value")
     assert "20 errored" in ended.out
     assert re.search(
-        r"20 of 20 trials errored, each with REFUSED: out of order; see evalbus runs results r\w+ --outcome errored$",
+        r"20 of 20 trials errored, each with REFUSED; see evalbus runs results r\w+ --outcome errored$",
         ended.reason,
     )
 

@@ -81,7 +81,7 @@ def test_without_a_word_there_is_help():
         (["rnu"], "no such command 'rnu'; did you mean 'run'; see evalbus --help"),
         (["run"], "missing argument 'FILE'; see evalbus run --help"),
         (["run", "x.yaml", "--limitt", "3"], "no such option: --limitt (Possible options: --limit"),
-        (["run", "x.yaml", "--limit", "0"], "greater than or equal to 1; see evalbus run --help"),
+        (["run", "x.yaml", "--limit", "0"], "--limit: must be at least 1, not '0'; see evalbus run --help"),
         (["run", "x.yaml", "--detach"], "it needs --server"),
         (["runs"], "missing command; see evalbus runs --help"),
         (["plugins", "describe"], "say where the plugin is: --command 'python target.py', --address A, or --use NAME"),
