@@ -38,6 +38,9 @@ ITEMS = 8
 STRAYS = 20_000
 """As many as the flood has."""
 LONGEST_MESSAGE = 4096
+TOLD_OR_NOT = (1, 2, 3, 4)
+"""How often a trial may be asked whose status says that it broke the stream: once among others, once alone; up to twice
+more where the stream breaks under a message that is being written, since grpc.aio then loses the status."""
 PASSED, ERRORED = Outcome.PASSED, Outcome.ERRORED
 
 
@@ -115,7 +118,7 @@ BOTH = (
     Case("bad_utf8_in_a_failure", reason="NOT_UNICODE", says="not valid Unicode"),
     Case("bad_utf8_among_others", reason="NOT_UNICODE", says="not valid Unicode", faults=1),
     Case("five_megabytes", reason="MESSAGE_TOO_LARGE", says=r"the answer has 50000\d\d bytes; the limit is 2097152"),
-    Case("seventy_megabytes", reason="MESSAGE_TOO_LARGE", says=r"700000\d\d vs\. 67108864", asked=(1, 2)),
+    Case("seventy_megabytes", reason="MESSAGE_TOO_LARGE", says=r"700000\d\d vs\. 67108864", asked=TOLD_OR_NOT),
     Case("huge_usage", says="usage: 9223372036854775807 is more than anything consumes"),
     Case("negative_usage", says="usage: a count is below zero"),
     Case("unknown_category", reason="ROGUE", says="of a kind that is not known", asked=(2,), retries=1),
@@ -132,8 +135,8 @@ BOTH = (
     breaks("ends_early", "the plugin ended the conversation before it had answered everything"),
     breaks("no_protobuf", "it sent what is no message of the contract"),
     # Statuses that gRPC puts another in the place of are the fault of one trial (PL-02).
-    Case("long_details", reason="MESSAGE_TOO_LARGE", says="error text has 17000 bytes", asked=(1, 2)),
-    Case("long_error", reason="MESSAGE_TOO_LARGE", says=r"error text has 700\d\d bytes", asked=(1, 2)),
+    Case("long_details", reason="MESSAGE_TOO_LARGE", says="error text has 17000 bytes", asked=TOLD_OR_NOT),
+    Case("long_error", reason="MESSAGE_TOO_LARGE", says=r"error text has 700\d\d bytes", asked=TOLD_OR_NOT),
     breaks("many_lines", "INTERNAL: one two three$"),
     *map(
         aborts,
@@ -519,7 +522,7 @@ async def test_a_plugin_that_lets_nobody_in_ends_the_run(rogues: dict[str, Rogue
     assert re.match(f"PLUGIN_UNREACHABLE: .*{code}: told to end with {code}", ran.run.reason)
     assert ran.outcomes() == {PASSED}
     assert 3 <= ran.run.counts.passed < ITEMS
-    assert ran.times_asked("i3") == 1
+    assert ran.times_asked("i3") <= 3  # once, and again where grpc.aio lost the status
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])

@@ -24,6 +24,8 @@ _HOPELESS = frozenset(
 )
 _SIZES = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 _LONG_STATUS = re.compile(r"metadata size exceeds.*?(\d+) vs\. (\d+)")
+_BROKEN_WRITE = "Internal error from Core"
+"""What grpc.aio puts in the place of the true status when a stream breaks under the message that is being written."""
 
 
 class GrpcConversation:
@@ -138,7 +140,9 @@ def details_of(error: grpc.aio.AioRpcError) -> str:
 
 
 def _readable(details: str) -> str:
-    """The details of a status on one line; gRPC puts a riddle in their place where they are too long for it."""
+    """The details of a status on one line; gRPC puts a riddle in their place where it lost them."""
+    if details == _BROKEN_WRITE:
+        return "the stream broke while it was being written to, so the true status is lost"
     found = _LONG_STATUS.search(details)
     if found:
         return f"its error text has {found[1]} bytes, but gRPC carries {found[2]} at most, so the true status is lost"
