@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import grpc.aio
@@ -139,7 +140,13 @@ class RunService(run_pb2_grpc.RunServiceServicer):
 
 def _watched(entry: Event | Notice | Idle) -> run_pb2.WatchRunResponse:
     if isinstance(entry, Event):
-        return run_pb2.WatchRunResponse(event=event_to_proto(entry))
+        return _of_event(entry)
     if isinstance(entry, Notice):
         return run_pb2.WatchRunResponse(progress=progress_to_proto(entry.progress))
     return run_pb2.WatchRunResponse(idle=run_pb2.Idle(last_sequence=entry.last_sequence))
+
+
+@lru_cache(maxsize=64)
+def _of_event(event: Event) -> run_pb2.WatchRunResponse:
+    """The message about an event, which is only sent: all watchers of a run are sent the same one."""
+    return run_pb2.WatchRunResponse(event=event_to_proto(event))

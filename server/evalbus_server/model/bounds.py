@@ -63,6 +63,8 @@ class Limits(Part):
 class Criterion(Part):
     """One condition on a run's numbers."""
 
+    FIRST_KEY = "metric"
+
     metric: str
     scorer: Name | None = None
     """A score key; None: the run's own number."""

@@ -52,6 +52,8 @@ class FieldSource(Part):
 class DatasetUse(Part):
     """The items: a file, a stored dataset, records in place, or a command that prints JSON lines."""
 
+    FIRST_KEY = "path"
+
     path: Text | None = None
     """A file, relative to the experiment's folder."""
     name: DatasetName | None = None

@@ -61,7 +61,7 @@ def _say(fault: ErrorDetails, schema: type[BaseModel]) -> str:  # noqa: C901  # 
         case "float_type" | "float_parsing":
             return f"must be a number, not {quoted(value)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"must be a mapping, not {kind_of(value)}"
+            return f"must be a mapping, not {kind_of(value)}{_as_in(schema, fault['loc'], value)}"
         case "tuple_type" | "list_type":
             return f"must be a list, not {kind_of(value)}"
         case "literal_error":
@@ -88,12 +88,25 @@ def _say(fault: ErrorDetails, schema: type[BaseModel]) -> str:  # noqa: C901  # 
 
 def _keys_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     """The keys that are known at a place of the schema."""
+    model = _model_at(schema, location)
+    return [field.alias or name for name, field in model.model_fields.items() if name != "folder"]
+
+
+def _as_in(schema: type[BaseModel], location: Sequence[str | int], value: object) -> str:
+    """How the text that stands in the place of a part can be written."""
+    key = getattr(_model_at(schema, location), "FIRST_KEY", "")
+    if not key or not isinstance(value, str) or not 0 < len(value) <= 60 or (key != "path" and "/" in value):
+        return ""
+    return f"; as in {{{key}: {value}}}"
+
+
+def _model_at(schema: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel]:
     model = schema
     for step in location:
         field = next((field for name, field in model.model_fields.items() if step in (name, field.alias)), None)
         inner = None if field is None else next(_models_in(field.annotation), None)
         model = inner or model
-    return [field.alias or name for name, field in model.model_fields.items() if name != "folder"]
+    return model
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -37,6 +37,8 @@ class Tls(Part):
 class PluginUse(Part):
     """A plugin and how to reach it: by a command, an address, or as one that ships with the server."""
 
+    FIRST_KEY = "use"
+
     command: Annotated[Many[Text], Field(min_length=1)] | None = None
     address: Name | None = None
     use: Name | None = None

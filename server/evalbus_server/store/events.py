@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from evalbus_server.model.event import ContentPurged, Event, Fact, LimitsChanged, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, RunState, Verdict
 from evalbus_server.store import rows
@@ -46,7 +48,9 @@ def body_of(fact: Fact) -> str:
     return dumps({"state": fact.state, "reason": fact.reason, "verdict": fact.verdict, **document})
 
 
+@lru_cache(maxsize=64)
 def _read(kind: str, body: str) -> Fact:
+    """The fact; watchers of one run read the same ones at about the same time."""
     document = loads(body)
     counts = Counts(*document["counts"])
     if kind == "trials":
