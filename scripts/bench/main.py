@@ -208,6 +208,7 @@ def measure(options: argparse.Namespace, contest: Contest, console: Console) -> 
             },
             "server_builtin": 1e6 * median(results["builtin"][largest], "cpu_s") / largest,
         },
+        "summary_ms": 1000 * median(results["remote"][largest], "summary_s"),
         "by_size": {
             name: {str(size): median(runs, "items_per_s") for size, runs in by_size.items()}
             for name, by_size in results.items()
@@ -245,6 +246,7 @@ def show(report: dict[str, Any], console: Console) -> None:
         more.add_row(f"peak memory of the server, {int(size):,} items, remote", f"{peak:.0f} MB")
     for name, cost in report["cpu_us_per_item"].items():
         more.add_row(f"CPU an item, {name}", f"{cost:.1f} µs")
+    more.add_row(f"the numbers of {max(report['items']):,} trials, when asked for", f"{report['summary_ms']:.0f} ms")
     if "latency_bound_ratio" in report:
         more.add_row("latency-bound work, times its ideal", f"{report['latency_bound_ratio']:.3f}")
         more.add_row("a lone trial, added", f"{report['lone_trial_ms']:.2f} ms")

@@ -119,6 +119,11 @@ def verdict_of(criteria: Sequence[Criterion], results: Sequence[CriterionResult]
     return next(verdict for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS) if verdict in said)
 
 
+def verdict_without_numbers(criteria: Sequence[Criterion], run: Run) -> Verdict | None:
+    """The verdict where it follows from the run's state and counts alone; None where a criterion has to be judged."""
+    return None if criteria and not _unfinished(run) else verdict_of(criteria, (), run)
+
+
 def _judge(
     criterion: Criterion, number: Number, metrics: Metrics, baselines: Mapping[str, Metrics]
 ) -> tuple[Verdict, str]:

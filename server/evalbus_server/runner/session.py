@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,10 @@ from typing import Any
 
 import structlog
 
+from evalbus_server.aggregate.criteria import verdict_without_numbers
 from evalbus_server.aggregate.judge import check_scores, judge
 from evalbus_server.errors import Reason, ServerError, StoreTrouble
+from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run, RunState, Verdict
 from evalbus_server.model.trial import Changes, OpenTrial
@@ -220,7 +222,7 @@ async def _close(floor: Floor, working: Working, state: RunState, reason: str) -
     verdict, ready = None, False
     try:
         ended = replace(floor.store.run(run_id), state=state)
-        verdict = await _verdict(floor, ended) if state.over else None
+        verdict = await _verdict(floor, working.experiment.criteria, ended) if state.over else None
         if not await _take_out(floor, ended):
             state, reason = RunState.ABORTED, f"{Reason.INTERNAL}: it still keeps what it is not to keep; resume it"
             verdict = Verdict.INCONCLUSIVE
@@ -253,10 +255,10 @@ async def _take_out(floor: Floor, run: Run) -> bool:
     return True
 
 
-async def _verdict(floor: Floor, run: Run) -> Verdict:
+async def _verdict(floor: Floor, criteria: Sequence[Criterion], run: Run) -> Verdict:
     """What the criteria say at the end; INCONCLUSIVE if the numbers cannot be made, since the end counts more."""
     try:
-        return (await summarise(floor, run)).verdict
+        return verdict_without_numbers(criteria, run) or (await summarise(floor, run)).verdict
     except StoreTrouble:
         raise
     except Exception:  # a baseline that is gone, or a fault of ours

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import Money, Usage
-from evalbus_server.aggregate.criteria import check_criteria
+from evalbus_server.aggregate.criteria import check_criteria, verdict_without_numbers
 from evalbus_server.aggregate.summary import summarise
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.bounds import Criterion
@@ -342,3 +342,20 @@ def test_a_share_in_per_cent_is_refused_with_how_to_write_it(metric):
         Criterion(metric=metric, min=95)
     with pytest.raises(ValueError, match="is a share, from 0 to 1"):
         Criterion(metric=metric, max=-1)
+
+
+@given(
+    said=st.lists(st.sampled_from([0.0, 1.0, ERROR, SKIP]), min_size=1, max_size=5),
+    pending=st.integers(0, 2),
+    state=st.sampled_from(RunState),
+    severity=st.sampled_from(["error", "warn", None]),
+)
+def test_a_verdict_made_without_numbers_is_the_one_of_the_summary(said, pending, state, severity):
+    """At the end of a run its numbers are made only where a criterion asks for them."""
+    numbers = numbers_of({key(threshold=0.5): said}, planned=len(said) + pending, state=state)
+    criteria = [] if severity is None else [Criterion(metric="mean", scorer="score", min=0.5, severity=severity)]
+
+    found = verdict_without_numbers(criteria, numbers.run)
+
+    assert found is not None or (criteria and not numbers.run.partial)
+    assert found in (None, summarise(numbers, criteria).verdict)
