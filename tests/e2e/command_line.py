@@ -129,12 +129,12 @@ class Desk:
         )
 
     @contextlib.contextmanager
-    def listening(self, script: str) -> Iterator[str]:
+    def listening(self, script: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
         """A plugin that listens at an address already."""
         process = subprocess.Popen(
             [sys.executable, script],
             cwd=self.folder,
-            env=environment({"EVALBUS_ADDRESS": "127.0.0.1:0"}),
+            env=environment({"EVALBUS_ADDRESS": "127.0.0.1:0", **(env or {})}),
             stderr=subprocess.PIPE,
             text=True,
         )

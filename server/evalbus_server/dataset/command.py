@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from evalbus_server.errors import Invalid, Reason
+from evalbus_server.model.secrets import Secrets, named_so
 
 TIME_LIMIT = 600.0
 """Seconds after which a command is ended."""
 TAIL = 10
 """So many last lines of its stderr stand in an error."""
+SHOWN = 300
+"""So many characters of each."""
 
 
 class CommandOutput:
@@ -72,7 +75,7 @@ class CommandOutput:
         return self._process.returncode
 
     def _failed(self, how: str) -> Invalid:
-        said = " | ".join(self._tail)
+        said = Secrets(named_so(os.environ)).hide(" | ".join(self._tail))
         return Invalid(Reason.DATASET_INVALID, f"{' '.join(self._argv)}: {how}" + (f": {said}" if said else ""))
 
     def _end_late(self) -> None:
@@ -90,9 +93,8 @@ class CommandOutput:
             while line := errors.readline(4096):
                 text = line.decode("utf-8", "replace").strip()
                 if text:
-                    self._tail.append(
-                        "".join(character if character.isprintable() else " " for character in text)[:300]
-                    )
+                    shown = "".join(character if character.isprintable() else " " for character in text)
+                    self._tail.append(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 
 
 @contextlib.contextmanager

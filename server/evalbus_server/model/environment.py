@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalbus_server.errors import Invalid, Reason
@@ -32,6 +32,17 @@ def resolve_env(value: Any, environ: Mapping[str, str], where: str = "") -> Any:
             field=where,
         )
     return environ[match[1]]
+
+
+def references(value: Any) -> Iterator[str]:
+    """The names of the variables that `resolve_env` would replace."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from references(each)
+    elif isinstance(value, str) and (match := _ENVIRONMENT.fullmatch(value)):
+        yield match[1]
 
 
 def is_reference(text: str) -> bool:

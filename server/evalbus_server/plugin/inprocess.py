@@ -16,8 +16,7 @@ from evalbus._reduce import Reduction, reduce
 from evalbus.worker import Worker
 from evalbus_server.errors import Invalid, Reason, Unfit, Unreachable
 from evalbus_server.model.trial import epoch_of, position_of
-from evalbus_server.plugin.port import Answered, ConversationLost, Flight, Received
-from evalbus_server.plugin.reduce import Batches, Reduced
+from evalbus_server.plugin.port import Answered, Batches, ConversationLost, Flight, Received, Reduced
 
 
 class InProcessPlugin:

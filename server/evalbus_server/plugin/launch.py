@@ -19,6 +19,8 @@ from evalbus_server.errors import Reason, Unreachable
 
 TAIL = 4000
 """So many characters of what a process printed are kept for error messages."""
+QUOTED = 1000
+"""So many of them an error message quotes."""
 MOMENT = 0.5
 """Seconds that a process whose conversation broke gets to end by itself."""
 GRACE = 3.0
@@ -144,7 +146,8 @@ class LaunchedProcess:
         """Read whatever the process prints, for ever, and keep the end of it."""
         assert process.stdout is not None
         while chunk := await process.stdout.read(65536):
-            self._tail = (self._tail + chunk[-TAIL:].decode("utf-8", "replace"))[-TAIL:]
+            said = self._tail + chunk[-TAIL:].decode("utf-8", "replace")
+            self._tail = f"…{said[-TAIL:]}" if len(said) > TAIL or len(chunk) > TAIL else said
 
     async def lost(self) -> str:
         """How the process ended, once it has."""
@@ -197,7 +200,8 @@ class LaunchedProcess:
 
     def _quoted_tail(self) -> str:
         lines = [line.strip() for line in self._tail.splitlines() if line.strip()]
-        return f"; it said last: {' | '.join(lines[-5:])[-1000:]}" if lines else ""
+        said = " | ".join(lines[-5:])
+        return f"; it said last: {said if len(said) <= QUOTED else f'…{said[-QUOTED:]}'}" if lines else ""
 
 
 def _how(code: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from evalbus import Failure, Output, PluginInfo, Score, Usage, Value
+from evalbus._metric import MetricAnswer
 from evalbus._plugin import Open, Ready, TrialProgress
+from evalbus._reduce import Reduction, Row
 from evalbus_server.model.trial import OpenTrial
 
 
@@ -71,6 +73,12 @@ Answered: TypeAlias = tuple[int, int, Result, Usage | None]
 
 A plain tuple: three are made for every trial.
 """
+
+
+Batches: TypeAlias = AsyncIterator[Sequence[Row]]
+"""The rows over which a scorer makes numbers."""
+Reduced: TypeAlias = list[MetricAnswer] | Failure
+"""The numbers that it made."""
 
 
 class PushBack(NamedTuple):
@@ -158,6 +166,18 @@ class Plugin(Protocol):
 
     async def close(self) -> None:
         """Let go of it; a launched process is ended."""
+        ...
+
+
+class Reachable(Plugin, Protocol):
+    """A plugin that can be reached before it is conversed with."""
+
+    async def reach(self) -> PluginInfo:
+        """Connect and shake hands."""
+        ...
+
+    async def reduce(self, asked: Reduction, batches: Batches, limit: float) -> Reduced:
+        """Numbers over a run that a scorer makes of all its rows, within *limit* seconds."""
         ...
 
 

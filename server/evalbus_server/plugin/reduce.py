@@ -8,17 +8,14 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from evalbus import Failure, wire
-from evalbus._metric import MetricAnswer
+from evalbus import wire
 from evalbus._reduce import Reduction, Row
 from evalbus.v1 import scorer_pb2
 from evalbus_server.errors import Reason, Unreachable
+from evalbus_server.plugin.port import Batches, Reduced
 
 RECORDS = 256
 BYTES_A_MESSAGE = 1024 * 1024
-
-Batches = AsyncIterator[Sequence[Row]]
-Reduced = list[MetricAnswer] | Failure
 
 
 async def reduce_over(

@@ -18,8 +18,8 @@ from evalbus_server.model.plugin_use import Tls
 from evalbus_server.plugin.channel import authorisation, open_channel
 from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
 from evalbus_server.plugin.conversation import GrpcConversation, details_of
-from evalbus_server.plugin.port import ConversationLost
-from evalbus_server.plugin.reduce import Batches, Reduced, reduce_over
+from evalbus_server.plugin.port import Batches, ConversationLost, Reduced
+from evalbus_server.plugin.reduce import reduce_over
 from evalbus_server.plugin.salvage import Unreadable
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from evalbus import FailureOrigin, PluginInfo, ScorerInfo, TrialLimits
 from evalbus._adapted import LIBRARIES
@@ -24,28 +24,17 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.faults import suggestion
 from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse
 from evalbus_server.model.run import PluginIdentity, ScoreKey
+from evalbus_server.model.secrets import secrets_of
 from evalbus_server.plugin.allowance import Shared
+from evalbus_server.plugin.discreet import DiscreetPlugin
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.pool import Pools
-from evalbus_server.plugin.port import Flight, Plugin
-from evalbus_server.plugin.reduce import Batches, Reduced
+from evalbus_server.plugin.port import Batches, Flight, Reachable, Reduced
 from evalbus_server.plugin.rules import Rules
 from evalbus_server.runner.budget import Budget, Purse
 from evalbus_server.runner.names import score_keys, scorer_names
 from evalbus_server.scorer.mapping import Path, parse_path
 from evalbus_server.scorer.metrics import AskedMetric, asked_metric
-
-
-class Reachable(Plugin, Protocol):
-    """A plugin that can be reached before it is conversed with."""
-
-    async def reach(self) -> PluginInfo:
-        """Connect and shake hands."""
-        ...
-
-    async def reduce(self, asked: Reduction, batches: Batches, limit: float) -> Reduced:
-        """Numbers over a run that a scorer makes of all its rows, within *limit* seconds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +125,8 @@ class Crew:
                 uses.append((experiment.target, "target"))
             uses.extend((use, f"scorers[{index}]") for index, use in enumerate(experiment.scorers))
             self._plugins = [self._make(use, where) for use, where in uses]
+            if secrets := secrets_of([use for use, _ in uses], os.environ):
+                self._plugins = [DiscreetPlugin(plugin, secrets) for plugin in self._plugins]
             self.infos = await _all([plugin.reach() for plugin in self._plugins])
             for (use, where), info in zip(uses, self.infos, strict=True):
                 _check_inputs(use, where, info)

@@ -7,11 +7,9 @@ from typing import Any, TypeAlias
 
 from evalbus_server.model.environment import is_reference
 from evalbus_server.model.run import Run
+from evalbus_server.model.secrets import HIDDEN
 
 Document: TypeAlias = dict[str, Any]
-
-HIDDEN = "(hidden)"
-"""Stands for a token that was written in place."""
 
 _FREE = ("settings", "metadata", "env")
 """What these hold is not ours to leave out."""

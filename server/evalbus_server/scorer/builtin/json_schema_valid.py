@@ -63,7 +63,7 @@ def _set_up(settings: JsonSchemaValidSettings) -> _Checker:
         base.check_schema(settings.schema)
     except SchemaError as error:
         inside = "".join(f"[{step!r}]" for step in error.absolute_path)
-        raise SettingsInvalid(f"{path}{inside}: {error.message[:_SHOWN]}", path) from None
+        raise SettingsInvalid(f"{path}{inside}: {_shown(error.message)}", path) from None
     except RecursionError:
         raise SettingsInvalid(f"{path}: nested too deeply", path) from None
     try:
@@ -108,8 +108,11 @@ def json_schema_valid(task: ScoreTask, state: _Checker) -> Score:
 def _told(fault: ValidationError | None) -> str:
     if fault is None:
         return ""
-    message = fault.message if len(fault.message) <= _SHOWN else fault.message[:_SHOWN] + "…"
-    return f"{fault.json_path}: {message}"
+    return f"{fault.json_path}: {_shown(fault.message)}"
+
+
+def _shown(message: str) -> str:
+    return message if len(message) <= _SHOWN else message[:_SHOWN] + "…"
 
 
 def _checked(schema: Mapping[str, Any], path: str) -> dict[str, Pattern]:

@@ -227,7 +227,9 @@ class Endpoint:
         refusal, reason = message.get("refusal"), choice.get("finish_reason")
         if isinstance(refusal, str) and refusal:
             raise TrialFailed(
-                f"the model would not judge: {refusal[:300]}", FailureCategory.REFUSED, reason="MODEL_REFUSED"
+                f"the model would not judge: {faults.shortened(refusal)}",
+                FailureCategory.REFUSED,
+                reason="MODEL_REFUSED",
             )
         if reason == "content_filter":
             raise TrialFailed(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from evalbus import FailureCategory, TrialFailed
+from evalbus_server.model.secrets import HIDDEN
 
 if TYPE_CHECKING:
     import openai
@@ -40,11 +41,11 @@ def failed(error: openai.OpenAIError, where: str, no_key: str = "") -> TrialFail
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
         return TrialFailed(
-            f"{where}: {_told(str(cause)) or type(cause).__name__}",
+            f"{where}: {shortened(str(cause)) or type(cause).__name__}",
             FailureCategory.UNAVAILABLE,
             reason="ENDPOINT_UNREACHABLE",
         )
-    return TrialFailed(f"{where}: {_told(str(error))}", FailureCategory.INTERNAL, reason="ENDPOINT_FAILED")
+    return TrialFailed(f"{where}: {shortened(str(error))}", FailureCategory.INTERNAL, reason="ENDPOINT_FAILED")
 
 
 def broken(what: str, where: str) -> TrialFailed:
@@ -77,7 +78,7 @@ def _is_about_the_content(error: openai.APIStatusError) -> bool:
 
 def _of_status(error: openai.APIStatusError, where: str, no_key: str) -> TrialFailed:
     status, code = error.status_code, f"{error.code or ''} {error.type or ''}"
-    told = f"{where}: status {status}: {_told(_message(error))}".rstrip(": ")
+    told = f"{where}: status {status}: {shortened(_message(error))}".rstrip(": ")
     wait = retry_after(error.response.headers)
     if status == 429:
         if any(word in code for word in _SPENT):
@@ -108,7 +109,7 @@ def _message(error: openai.APIStatusError) -> str:
     return error.message
 
 
-def _told(text: str) -> str:
+def shortened(text: str) -> str:
     """What an endpoint said, in one line, short, and without anything that looks like a key."""
-    line = _KEY.sub("…", " ".join(text[: 4 * _SHOWN].split()))
+    line = _KEY.sub(HIDDEN, " ".join(text[: 4 * _SHOWN].split()))
     return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"

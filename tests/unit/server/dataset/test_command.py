@@ -46,6 +46,17 @@ def test_a_command_that_fails_is_refused_with_the_end_of_its_stderr(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_key_of_the_environment_is_hidden_in_what_a_command_says(tmp_path, monkeypatch):
+    """Also where a long line is cut within it (SE-03)."""
+    monkeypatch.setenv("STORE_PASSWORD", "MARK-8-of-a-store")
+    script = "import os, sys\nkey = os.environ['STORE_PASSWORD']\nsys.exit(f'no {key}\\n' + f'{key} ' * 100)"
+
+    with pytest.raises(Invalid, match=r"exit code 1: no \(hidden\) \| \(hidden\) ") as caught:
+        printed(tmp_path, script)
+
+    assert "ARK-" not in str(caught.value)
+
+
 def test_a_command_that_was_killed_says_by_which_signal(tmp_path):
     with pytest.raises(Invalid, match=r"python make\.py: ended with signal SIGABRT"):
         printed(tmp_path, "import os\nos.abort()")
