@@ -318,3 +318,22 @@ async def test_a_plugin_without_the_sdk_does_not_outlive_its_guard_either():
     _, left = psutil.wait_procs([plugin], timeout=ORPHANS_LIVE)
     await place.end()
     assert left == []
+
+
+def test_what_a_failed_attempt_took_is_not_lost_with_the_server_that_waits_to_ask_again(desk: Desk):
+    """Neither the target's nor a scorer's: usage is summed over all attempts, whatever dies between them (O6)."""
+    plugin = {"command": ["python", str(PLUGINS / "dear.py"), str(desk.folder)]}
+    dear = {"name": "dear", "dataset": {"path": "items.jsonl", "limit": 3}, "target": plugin, "scorers": [plugin]}
+    (desk.folder / "dear.json").write_text(json.dumps(dear))
+
+    for failed in (1, 2):
+        process = desk.start(*(("run", "dear.json") if failed == 1 else ("runs", "resume", "latest")))
+        wait_for(lambda: desk.db.exists() and desk.rows("SELECT count(*) FROM attempt") == [(failed,)])  # noqa: B023
+        process.kill()
+        ended(process)
+    resumed = desk.evalbus("runs", "resume", "latest", "--json")
+
+    assert resumed.code == 0, resumed.err
+    assert resumed.document["usage"]["input_tokens"] == 2 * 1000 + 2 * 3
+    assert resumed.document["attempts"] == 3 + 1
+    assert sorted(desk.rows("SELECT role, input_tokens FROM attempt")) == [(-1, 1000), (0, 1000)]

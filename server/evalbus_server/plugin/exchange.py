@@ -105,7 +105,9 @@ class Exchange:
         self._retries.spent = spent
 
     def tell_of_left(self, left: Callable[[list[Flight]], None]) -> None:
-        """Hand on flights that get no final result since the run ends first, though attempts of theirs have failed."""
+        """Hand on flights of which attempts have failed, and that get no final result now: they wait for their next
+        attempt, which they may never see, or the run ends first.
+        """
         self._left = left
 
     def share(self, pools: Pools) -> None:
@@ -156,7 +158,7 @@ class Exchange:
         self._let_go(flights)
 
     def _let_go(self, flights: Iterable[Flight]) -> None:
-        """These flights get no final result any more."""
+        """These flights get no final result now, or never."""
         failed = [flight for flight in flights if flight.failures]
         if failed and self._left is not None:
             self._left(failed)

@@ -41,6 +41,8 @@ class Flight:
     losses = 0
     """Streams that broke while it was in flight."""
     failures: list[FailedAttempt] | None = None
+    noted = 0
+    """So many of its failures are stored, or on their way there."""
     result: Result | None = None
     latency = 0.0
     """Seconds from sending to answer, of the last attempt."""

@@ -32,7 +32,9 @@ class Settling:
         self.limits: TrialLimits | None = None
         """What each trial may take."""
         self.left: list[Flight] = []
-        """Flights whose attempt failed and that are not asked again, since the run ends before; until they are taken."""
+        """Flights whose attempt failed without being the last: they wait for the next one, or the run ends before it.
+        Until they are taken.
+        """
         self.faults = 0
         """Answers that nobody waited for: late, doubled, foreign."""
 
@@ -117,6 +119,7 @@ class Settling:
         if wait is None:
             return True
         self._retries.put(flight, now + wait)
+        self.left.append(flight)
         return False
 
     def forget(self, now: float) -> None:

@@ -110,7 +110,7 @@ class Crew:
         self.on_target: Callable[[list[Flight]], None] = _nobody
         self.on_scorer: Callable[[int, list[Flight]], None] = _nobody
         self.on_left: Callable[[int, list[Flight]], None] = _nobody
-        """Is told, by role (-1: the target, else the scorer), of trials that end without an answer after failures."""
+        """Is told, by role (-1: the target, else the scorer), of trials whose attempts have failed, without a result yet."""
 
     async def assemble(self) -> None:
         """Reach all plugins and open their conversations, so that settings are judged before the first trial.

@@ -322,7 +322,7 @@ class Line:
             if failures is None:
                 trial.attempts += 1
             else:
-                attempts.extend(AttemptRecord(trial.trial_id, -1, *failed) for failed in failures)
+                attempts.extend(AttemptRecord(trial.trial_id, -1, *failed) for failed in failures[flight.noted :])
                 trial.attempts += len(failures) + (not isinstance(flight.result, Failure))
             if flight.usage is not None:
                 trial.usage = flight.usage if trial.usage is None else trial.usage + flight.usage
@@ -359,11 +359,13 @@ class Line:
         self._watchdog.scored(self._panel.seats)
 
     def left(self, role: int, flights: list[Flight]) -> None:
-        """Take failed attempts of trials that the end of the session leaves open: a later session counts them."""
-        failed = [
-            AttemptRecord(flight.trial.trial_id, role, *each) for flight in flights for each in flight.failures or ()
-        ]
-        self._store(attempts=failed)
+        """Take failed attempts of trials that have no result yet: if this session ends before, a later one counts them."""
+        attempts: list[AttemptRecord] = []
+        for flight in flights:
+            failures = flight.failures or []
+            attempts.extend(AttemptRecord(flight.trial.trial_id, role, *each) for each in failures[flight.noted :])
+            flight.noted = len(failures)
+        self._store(attempts=attempts)
 
     def judge_stored(self, trials: Iterable[OpenTrial]) -> None:
         """Make the results of trials whose scores are all stored."""

@@ -319,7 +319,8 @@ class Panel:
         answers: list[tuple[OpenTrial, Sequence[Score] | Failure, Usage | None]] = []
         for flight in flights:
             if flight.failures is not None:
-                attempts.extend(AttemptRecord(flight.trial.trial_id, index, *failed) for failed in flight.failures)
+                failures = flight.failures[flight.noted :]
+                attempts.extend(AttemptRecord(flight.trial.trial_id, index, *failed) for failed in failures)
             answers.append((flight.trial, flight.result, flight.usage))  # type: ignore[arg-type]
         self._settle(seat, answers, attempts)
 

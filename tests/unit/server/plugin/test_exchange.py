@@ -13,7 +13,7 @@ from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.errors import Unreachable
 from evalbus_server.plugin.losses import KILLERS_IN_A_ROW, LONGEST_PAUSE
 from evalbus_server.plugin.pool import Pool
-from evalbus_server.plugin.port import Flight, PushBack, Received
+from evalbus_server.plugin.port import FailedAttempt, Flight, PushBack, Received
 from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, echo, flights
 
 
@@ -74,6 +74,20 @@ async def test_the_category_says_whether_it_is_tried_again(category: FailureCate
     assert len(plugin.asked) == calls
     assert table.result(0).category is category
     assert [attempt.attempt for attempt in table.done[0].failures or ()] == [1001 + n for n in range(calls)]
+
+
+async def test_a_failed_attempt_is_told_of_before_the_next_one():
+    """So that what it took can be stored meanwhile: who waits for long may be killed (O6)."""
+    table = Table(FakePlugin(lambda _, before: Output("x") if before else failure(FailureCategory.UNAVAILABLE)))
+    heard: list[list[int]] = []
+    table.exchange.tell_of_left(
+        lambda flights: heard.append([each.attempt for flight in flights for each in flight.failures or ()])
+    )
+
+    await table.ask(1)
+
+    assert heard == [[1001]]
+    assert table.result(0) == Output("x")
 
 
 async def test_retryable_overrides_the_category():
@@ -559,9 +573,16 @@ def test_every_failed_attempt_is_handed_on_when_the_run_ends_first(seed: int, ho
         plugin.failed_usage = Usage(1)
         table = Table(plugin, concurrency=7, timeout=30.0)
         told: list[Usage] = []
-        left: list[Flight] = []
+        kept: list[tuple[int, FailedAttempt]] = []
+
+        def keep(flights: list[Flight]) -> None:
+            for flight in flights:
+                failures = flight.failures or []
+                kept.extend((flight.trial.trial_id, each) for each in failures[flight.noted :])
+                flight.noted = len(failures)
+
         table.exchange.tell_of_failed(told.append)
-        table.exchange.tell_of_left(left.extend)
+        table.exchange.tell_of_left(keep)
         table.exchange.offer(flights(25))
         run = asyncio.ensure_future(table.exchange.run())
         for _ in range(turns):
@@ -576,13 +597,9 @@ def test_every_failed_attempt_is_handed_on_when_the_run_ends_first(seed: int, ho
         table.exchange.stop()
         await table.exchange.close()
 
-        ended = [*table.done.values(), *left]
-        kept = [each for flight in ended for each in flight.failures or () if each.usage is not None]
-        assert len({id(flight) for flight in ended}) == len(ended)
-        assert len(kept) == len(told)
-        for flight in ended:
-            numbers = [each.attempt for each in flight.failures or ()]
-            assert len(set(numbers)) == len(numbers)
+        keep(list(table.done.values()))
+        assert len([each for _, each in kept if each.usage is not None]) == len(told)
+        assert len({(trial, each.attempt) for trial, each in kept}) == len(kept)
         assert table.doubled == 0
 
     asyncio.run(main())
