@@ -124,7 +124,7 @@ async def _carry(floor: Floor, working: Working) -> None:
     def committed(changes: Changes, done: Any) -> None:
         line.committed(changes, done)
         if done.sequence is not None:
-            floor.bell.ring(run.id)
+            floor.bell.ring_softly(run.id)
 
     log = RunLog(store, run, committed, line.failed)
     crew.on_target, crew.on_scorer, crew.on_left = line.target_answered, panel.answered, line.left

@@ -21,7 +21,9 @@ IDLE_AFTER = 10.0
 PROGRESS_EVERY = 0.2
 """Seconds between two progress notices to one watcher, at least."""
 READS, READS_IN = 8, 0.16
-"""So many looks of one watcher in so many seconds, at most, unless it lags: commits that come faster are read together."""
+"""So many looks of one watcher in so many seconds, at most: results that come faster are read together. A watcher that lags
+does not wait, and nobody does for anything but results.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,10 @@ async def follow(source: Followed, run_id: str, after: int) -> AsyncIterator[Eve
     """
     told_at = 0.0
     quiet_since = time.monotonic()
-    looks: deque[float] = deque([0.0] * READS, READS)
+    looks: deque[float] = deque([float("-inf")] * READS, READS)
     while not source.bell.silenced:
         ring = source.bell.next_ring(run_id)  # before reading, or a commit in between is missed
+        loud = source.bell.next_loud(run_id)
         run = source.run(run_id)  # before the events: what it has seen by then is in them
         events = source.events(run_id, after, PAGE)
         for event in events:
@@ -87,5 +90,7 @@ async def follow(source: Followed, run_id: str, after: int) -> AsyncIterator[Eve
                 await ring.wait()
         early = looks[0] + READS_IN - time.monotonic()
         if early > 0:
-            await asyncio.sleep(early)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(early):
+                    await loud.wait()
         looks.append(time.monotonic())

@@ -46,10 +46,23 @@ async def test_a_ring_taken_before_reading_is_set_by_a_commit_during_the_reading
 async def test_a_run_that_nobody_watches_leaves_nothing_behind() -> None:
     bell = Bell()
     bell.next_ring("r1")
+    bell.next_loud("r2")
     for number in range(1000):
         bell.ring(f"r{number}")
 
-    assert bell._rings == {}
+    assert (bell._rings, dict(bell._loud)) == ({}, {})
+
+
+async def test_a_soft_ring_wakes_nobody_who_waits_for_a_loud_one() -> None:
+    bell = Bell()
+    ring, loud = bell.next_ring("r1"), bell.next_loud("r1")
+
+    bell.ring_softly("r1")
+
+    assert await woken(ring)
+    assert not await woken(loud)
+    bell.ring("r1")
+    assert await woken(loud)
 
 
 async def test_silence_wakes_everybody_now_and_later() -> None:
