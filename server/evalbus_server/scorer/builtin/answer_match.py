@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
+from evalbus_server.model.patterns import Pattern
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
     NO_EXPECTED,
@@ -20,7 +21,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
     unjudged,
 )
-from evalbus_server.scorer.builtin._patterns import Pattern, pattern_setting
+from evalbus_server.scorer.builtin._patterns import pattern_setting
 
 _AFTER = {
     "letter": r"([A-Za-z])(?:[^\w]|$)",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from evalbus import Score, ScoreTask, Value, scorer
+from evalbus_server.model.patterns import Pattern
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
     NO_EXPECTED,
@@ -18,7 +19,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
     unjudged,
 )
-from evalbus_server.scorer.builtin._patterns import Pattern, pattern_setting
+from evalbus_server.scorer.builtin._patterns import pattern_setting
 
 
 @dataclass(frozen=True, slots=True)

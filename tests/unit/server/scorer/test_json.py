@@ -166,7 +166,7 @@ class TestJsonSchemaValid:
         assert score.explanation.endswith("is not one of -50000, -49999, -49998, -49997, -49996, …")
 
     async def test_alternatives_that_double_with_each_level_end(self, monkeypatch):
-        module = import_module("evalbus_server.scorer.builtin.json_schema_valid")
+        module = import_module("evalbus_server.model.json_schema")
         monkeypatch.setattr(module, "MOST_REFERENCES", 5_000)
         kinds = [{"properties": {"of": {"$ref": "#"}, "kind": {"const": kind}}} for kind in "ab"]
         output: dict[str, Any] = {"kind": "c"}
