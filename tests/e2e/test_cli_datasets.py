@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import resource
 import subprocess
 from pathlib import Path
 
@@ -29,6 +31,53 @@ def piped(desk: Desk, text: str | bytes, *words: str) -> subprocess.CompletedPro
     return subprocess.run(
         command(words), cwd=desk.folder, env=environment(None), input=data, capture_output=True, timeout=100
     )
+
+
+def test_a_version_that_no_number_of_the_database_can_be_never_was(desk: Desk) -> None:
+    desk.run("dataset", "import", "d", "asked.jsonl", "--map", "input=question")
+
+    for words in (["show", "d", "--version", "9" * 30], ["diff", "d", "9" * 30], ["restore", "d", "9" * 30]):
+        assert f"has no version {'9' * 30}: its latest is 1" in desk.run("dataset", *words).err
+
+
+@pytest.mark.parametrize("delimiter", ["ab", '"', "\n"])
+def test_what_cannot_separate_columns_is_refused(desk: Desk, delimiter: str) -> None:
+    desk.write("rows.csv", "input,expected\n1,2\n")
+
+    refused = desk.run("dataset", "import", "d", "rows.csv", "--delimiter", delimiter)
+
+    assert refused.code == 2
+    assert f"{delimiter!r} cannot separate columns" in refused.err
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
+def test_an_export_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(desk: Desk, format: str) -> None:
+    rows = "".join(
+        json.dumps({"id": f"i{n}", "input": hashlib.sha512(b"%d" % n).hexdigest()}) + "\n" for n in range(4_000)
+    )
+    assert piped(desk, rows, "dataset", "import", "d", "-").returncode == 0
+    out = desk.folder / f"out.{format}"
+    out.write_text("before")
+
+    done = subprocess.run(
+        command(("dataset", "export", "d", "--format", format, "--out", out.name)),
+        cwd=desk.folder,
+        env=environment(None),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
+        capture_output=True,
+        timeout=100,
+    )
+
+    assert (done.returncode, done.stderr) == (4, f"evalbus: --out {out.name}: File too large\n".encode())
+    assert out.read_text() == "before"
+    assert not [each for each in desk.folder.iterdir() if each.name.startswith(".out")]
+
+
+def test_an_export_goes_where_no_file_is(desk: Desk) -> None:
+    desk.run("dataset", "import", "d", "asked.jsonl", "--map", "input=question")
+
+    assert desk.run("dataset", "export", "d", "--out", "/dev/null").out == ""
+    assert json.loads(desk.run("dataset", "export", "d", "--out", "/dev/stdout").out)["input"] == "1+1"
 
 
 def test_an_import_tells_what_it_changed(desk: Desk) -> None:

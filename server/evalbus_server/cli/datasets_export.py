@@ -12,6 +12,8 @@ from typing import BinaryIO
 from evalbus import Item
 from evalbus_server.cli.datasets_place import Source, Where, work
 from evalbus_server.cli.datasets_show import Chosen
+from evalbus_server.cli.exits import Ending, ExitCode
+from evalbus_server.cli.files import whole
 from evalbus_server.dataset import exports
 
 
@@ -47,12 +49,19 @@ def export(where: Where, name: str, chosen: Chosen, written: Written) -> None:
                 if first:
                     _write(file, [], written, first)
 
-    work(where, do)
+    try:
+        work(where, do)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if written.out is None:
+            raise
+        raise Ending(ExitCode.TROUBLE, "IO", f"--out {written.out}: {error.strerror or error}") from None
 
 
 def _out(written: Written, stack: ExitStack) -> BinaryIO:
     if written.out is not None:
-        return stack.enter_context(written.out.open("wb"))
+        return stack.enter_context(whole(written.out))
     return sys.stdout.buffer
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import typer
 
@@ -103,21 +103,28 @@ async def _write(
     if path is None:
         return
     try:
-        with _whole(path) as file:
+        with whole(path) as raw, TextIOWrapper(raw, encoding="utf-8", newline="\n") as file:
             await write(file, source, summary)
+            file.flush()
+            file.detach()
     except OSError as error:
         raise Ending(ExitCode.TROUBLE, "IO", f"{option} {path}: {error.strerror or error}") from None
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[TextIOWrapper]:
-    """A file that takes its place once it is complete."""
-    handle, made = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its place once it is complete; what is no file, such as a pipe, is written as it is."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    place = path.resolve()
+    handle, made = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
     try:
-        with open(handle, "wb") as raw, TextIOWrapper(raw, encoding="utf-8", newline="\n") as file:
+        with open(handle, "wb") as file:
             yield file
         os.chmod(made, 0o666 & ~_umask())
-        os.replace(made, path)
+        os.replace(made, place)
     except BaseException:
         os.unlink(made)
         raise

@@ -20,8 +20,12 @@ def delimited_rows(lines: Iterable[Line], delimiter: str) -> Iterator[Row | Refu
     """One row for each record below the header; a record of another length than the header is a refusal.
 
     Raises:
-        FileRefused: the header is not acceptable, or a quote is not closed, or a NUL stands in the file.
+        FileRefused: the header is not acceptable, or a quote is not closed, or a NUL stands in the file; or the
+            delimiter cannot be one.
     """
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        said = f"{delimiter!r} cannot separate columns; one character does, which is no quote and no line end"
+        raise FileRefused(0, "delimiter", said)
     records = _Records(iter(lines), delimiter)
     header = next(records, None)
     if header is None:

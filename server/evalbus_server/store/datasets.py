@@ -17,6 +17,8 @@ from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.documents import dumps, loads
 
+_LAST_VERSION = 1 << 62
+"""No dataset gets there, and SQLite can still be asked for it."""
 _LOOKED_AT = 4_096
 """Positions at which one page of tagged items looks."""
 _VERSION = "d.name, v.version, v.items, v.digest, v.created_at"
@@ -90,7 +92,8 @@ def find(connection: Connection, name: str, version: int | None = None) -> Datas
     Raises:
         NotFound: DATASET_NOT_FOUND, with what there is instead.
     """
-    found = connection.row(FIND_VERSION, {"name": name, "version": version})
+    storable = version if version is None else min(version, _LAST_VERSION)
+    found = connection.row(FIND_VERSION, {"name": name, "version": storable})
     if found is not None:
         return DatasetVersion(*found)
     known = connection.row(_INFO, (name,))
@@ -205,7 +208,7 @@ def versions(connection: Connection, name: str, before: int | None, limit: int) 
         NotFound: DATASET_NOT_FOUND.
     """
     find(connection, name)
-    latest = before if before is not None else (1 << 62)
+    latest = before if before is not None else _LAST_VERSION
     found = connection.rows(_VERSIONS, {"name": name, "before": latest, "limit": limit})
     return [VersionInfo(DatasetVersion(*row[:5]), *row[5:]) for row in found]
 
