@@ -1,7 +1,8 @@
 """What differs between two versions of a dataset, item by item, a stretch of positions at a time.
 
 Only rows that belong to one of the two versions and not to the other are looked at: what has not changed has the same
-row in both.
+row in both. An item whose content is the same has moved if another item of both versions is before it now: items that
+were added or removed before it do not move it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,21 @@ def _in(alias: str, version: str) -> str:
 
 
 _SAME = " AND ".join(f"o.{column.strip()} IS i.{column.strip()}" for column in rows.ITEM.split(","))
+_BEFORE = (
+    "(SELECT p.id FROM item p WHERE p.dataset = :dataset AND p.position < {row}.position AND {here} AND EXISTS"
+    " (SELECT 1 FROM item q INDEXED BY item_id WHERE q.dataset = :dataset AND q.id = p.id AND {there})"
+    " ORDER BY p.position DESC LIMIT 1)"
+)
+"""The id of the item before a row, among those that both versions have."""
+_BEFORE_NEW = _BEFORE.format(row="i", here=_in("p", "b"), there=_in("q", "a"))
+_BEFORE_OLD = _BEFORE.format(row="o", here=_in("p", "a"), there=_in("q", "b"))
+_STAYS = f"(o.n IS NOT NULL AND {_SAME} AND {_BEFORE_NEW} IS {_BEFORE_OLD})"
 _WITHIN = "i.dataset = :dataset AND i.position >= :first AND i.position < :end"
 _OTHER = "o.dataset = :dataset AND o.id = i.id"
 _NEW = f"""
     SELECT i.position, {rows.qualified("i", rows.ITEM)}, {rows.qualified("o", rows.ITEM)}
     FROM item i LEFT JOIN item o INDEXED BY item_id ON {_OTHER} AND {_in("o", "a")}
-    WHERE {_WITHIN} AND {_in("i", "b")} AND NOT {_in("i", "a")} ORDER BY i.position
+    WHERE {_WITHIN} AND {_in("i", "b")} AND NOT {_in("i", "a")} AND NOT {_STAYS} ORDER BY i.position
 """
 _GONE = f"""
     SELECT i.position, {rows.qualified("i", rows.ITEM)} FROM item i

@@ -189,6 +189,30 @@ def test_two_versions_differ_in_what_was_added_removed_changed_or_moved(d: Store
     assert {kind for kind, _, _ in changes(d, 1, 5)} == {"moved"}
 
 
+def test_versions_with_the_same_items_in_the_same_order_do_not_differ(d: Store) -> None:
+    d.update_items("d", [Item("q1", "second")])
+    with d.restoration("d", 1) as restoration:
+        restoration.finish()
+    d.publish("d", [items(5)[1:]])
+    d.publish("d", [items(5)])
+
+    assert d.dataset("d").version == 5
+    assert changes(d, 1, 3) == []
+    assert changes(d, 1, 5) == []
+
+
+def test_an_item_moves_when_another_is_before_it_not_when_one_was_added_or_removed(d: Store) -> None:
+    first, *rest = items(5)
+    d.publish("d", [rest])
+    d.publish("d", [[Item("new"), first, *rest]])
+    d.publish("d", [[*rest[:2], first, *rest[2:]]])
+
+    assert changes(d, 1, 2) == [("removed", "q0", ())]
+    assert changes(d, 1, 3) == [("added", "new", ())]
+    assert changes(d, 2, 4) == [("added", "q0", ())]
+    assert changes(d, 1, 4) == [("moved", "q1", ()), ("moved", "q0", ()), ("moved", "q3", ())]
+
+
 def test_versions_are_listed_with_what_they_changed(d: Store) -> None:
     d.delete_items("d", ["q0", "q1"])
     with d.restoration("d", 1) as restoration:
@@ -368,3 +392,7 @@ def _compare(store: Store, made: list[list[Item]], a: int, b: int) -> None:
         "removed": before.keys() - after.keys(),
         "changed": {id for id in after.keys() & before.keys() if after[id] != before[id]},
     }
+    orders = [[item.id for item in made[version] if item.id in before and item.id in after] for version in (a, b)]
+    follows = [dict(zip(order, ["", *order], strict=False)) for order in orders]
+    moved = {change.id for change in told if change.kind == "moved"}
+    assert moved == {id for id in follows[0] if follows[0][id] != follows[1][id]} - kinds["changed"]
