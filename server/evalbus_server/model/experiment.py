@@ -23,6 +23,8 @@ from evalbus_server.model.plugin_use import ScorerUse, TargetUse
 from evalbus_server.model.reducers import METRICS, REDUCERS_OF_K, parse_reducer
 from evalbus_server.model.written import JsonObject, Many, Name, Text
 
+MOST_TAGS = 100
+
 
 class Epochs(Part):
     """Repetition, and how the values of an item's epochs become one."""
@@ -83,6 +85,8 @@ class Experiment(Part):
     @field_validator("tags")
     @classmethod
     def _each_once(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        if len(tags) > MOST_TAGS:
+            raise ValueError(f"{len(tags):,} tags; {MOST_TAGS} are the most")
         return tuple(dict.fromkeys(tags))
 
     @model_validator(mode="before")

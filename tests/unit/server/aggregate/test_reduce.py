@@ -93,6 +93,7 @@ class TestWhatTheyGive:
 
     @pytest.mark.parametrize("text", ALL)
     def test_full_marks_in_every_epoch_are_full_marks(self, text):
+        """The same answers, the same numbers (AG-16)."""
         assert reduced(text, 1, 1, 1, 1).value == 1.0
 
     @given(values=st.lists(VALUES, min_size=2, max_size=8), text=st.sampled_from(ALL), random=st.randoms())

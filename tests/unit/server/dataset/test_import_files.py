@@ -98,6 +98,16 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert items_of("di01_bom.jsonl") == items_of("di01_bom_quoted_header.csv") == [Item("a1", "hello", "world")]
 
 
+def test_case_di_20_a_cell_of_200_000_characters_is_read_whole(tmp_path):
+    path = tmp_path / "huge.csv"
+    path.write_text(f"id,input\nh1,{'x' * 200_000}\nh2,small\n")
+
+    assert [(item.id, len(item.input.text)) for batch in read_file(path) for item in batch] == [
+        ("h1", 200_000),
+        ("h2", 5),
+    ]
+
+
 def test_another_encoding_is_read_when_it_is_named():
     texts = ["café – crème", "plain"]
     assert [item.input.text for item in items_of("di19a_cp1252.csv", encoding="cp1252")] == texts

@@ -251,7 +251,11 @@ def test_a_resolved_experiment_keeps_the_selection_and_names_the_version():
          "scorers[0].sampling: must be always, never, or a share from 0 to 1, not 'often'"),
         ({"scorers": [{"use": "a", "sampling": True}]},
          "scorers[0].sampling: must be always, never, or a share from 0 to 1, not true"),
+        # AG-15: before anything is asked.
         ({"epochs": 0}, "epochs.count: must be at least 1, not 0"),
+        ({"epochs": -1}, "epochs.count: must be at least 1, not -1"),
+        ({"epochs": 10**9}, "epochs.count: must be at most 10,000, not 1000000000"),
+        ({"tags": [str(number) for number in range(101)]}, "tags: 101 tags; 100 are the most"),
         ({"epochs": {"count": 2, "reducer": "pass_at(3)"}},
          "epochs: pass_at(3) needs 3 epochs, but count is 2; raise count or lower k"),
         ({"epochs": {"reducer": "pas_at(1)"}},
