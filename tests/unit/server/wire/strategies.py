@@ -113,7 +113,7 @@ EXPERIMENTS = _joined(
         {
             "name": NAME,
             "dataset": _joined(
-                st.fixed_dictionaries({"name": NAME}),
+                st.fixed_dictionaries({"name": NAME.filter(lambda name: name == name.strip())}),
                 _optional(
                     version=st.integers(1, 2**63 - 1),
                     items=st.lists(TEXT, max_size=3),
