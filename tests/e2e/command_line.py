@@ -7,7 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,16 @@ class Settings:
     delay: float = 0.0
     broken: bool = False
     dies_at: str = ""
+    gate: str = ""
+    free: int = 0
 
 
 @target("adder", version="1.0.0")
 def adder(item: Item, settings: Settings) -> Output:
-    \"\"\"Adds two numbers.\"\"\"
+    \"\"\"Adds two numbers; of those after the first few once a file lies there, if it is to wait for one.\"\"\"
     time.sleep(settings.delay)
+    while settings.gate and int(item.id[1:]) >= settings.free and not os.path.exists(settings.gate):
+        time.sleep(0.02)
     if settings.broken:
         raise TrialFailed.refused("out of order")
     if item.id == settings.dies_at:
@@ -115,14 +120,24 @@ class Desk:
         )
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def gated(self, free: int) -> tuple[str, ...]:
+        """Options of a run that has answers to the first few items; to the others once the gate is open."""
+        settings = (f"target.settings.gate={self.folder}/gate", f"target.settings.free={free}", "limits.timeout=10m")
+        return tuple(word for setting in settings for word in ("--set", setting))
+
+    def open_gate(self) -> None:
+        self.write("gate", "")
+
+    def start(
+        self, *words: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         """Start a command in a process group of its own."""
         return subprocess.Popen(
             command(words),
             cwd=self.folder,
             env=environment(env),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             stdin=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
@@ -144,6 +159,16 @@ class Desk:
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """What a condition gives once it holds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come to that")
 
 
 def command(words: Sequence[str]) -> list[str]:

@@ -51,7 +51,7 @@ async def moody(item: Item, ctx: Context) -> object:  # noqa: C901  # one case a
             return ctx.time_remaining()
         case "report", _, _:
             ctx.progress(steps=3, messages=7, usage=Usage(calls=2), note="half way")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(2.0)
             return "reported"
         case "print", _, _:
             print("noise on stdout", flush=True)

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import grpc.aio
@@ -92,6 +92,26 @@ async def echoing(gate: asyncio.Event | None = None) -> AsyncIterator[str]:
     server = await start_server(echo)
     yield server.address
     await server.stop(0.0)
+
+
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Wait until something is so that nobody tells of."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Gate(asyncio.Event):
+    """A gate that knows how many have come to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def wait(self) -> Literal[True]:
+        """Wait until it is open."""
+        self.asked += 1
+        return await super().wait()
 
 
 def items(number: int, *, wrong: int = 10, fail: int = 0) -> list[Item]:

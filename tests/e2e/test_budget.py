@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.test_crash import CONCURRENCY, PLUGINS, Desk, ended
 
-BUDGET = 450
+BUDGET = 900
 A_CALL = 3
 """Tokens that every attempt takes, failed ones too."""
 RESUME = ("runs", "resume", "latest", "--json")

@@ -7,7 +7,6 @@ import pytest
 from tests.e2e.command_line import PLUGINS, Desk, serving
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("at_a_server", [False, True])
 def test_a_target_is_asked_again_only_when_something_has_changed(tmp_path: Path, at_a_server: bool) -> None:
     """Each command is a process of its own, and so is each target; the same over a database and at a server."""

@@ -7,13 +7,12 @@ import signal
 import socket
 import sqlite3
 import stat
-import time
 from collections import Counter
 
 import psutil
 import pytest
 
-from tests.e2e.command_line import Desk, serving
+from tests.e2e.command_line import Desk, serving, wait_for
 
 PLUGINS = """
 import os
@@ -26,6 +25,7 @@ from evalbus import Item, Output, Score, TrialFailed, scorer, serve, target
 @dataclass(frozen=True)
 class Settings:
     delay: float = 0.0
+    free: int = 0
 
 
 def note(file, item):
@@ -35,10 +35,11 @@ def note(file, item):
 
 @target("adder", version=os.environ.get("ADDER_VERSION", "1.0.0"))
 def adder(item: Item, settings: Settings) -> Output:
-    \"\"\"Adds two numbers; at once while `quick` lies here.\"\"\"
+    \"\"\"Adds two numbers; at once from when on `quick` lies here, and for the first few items.\"\"\"
     note("target.log", item)
-    if not os.path.exists("quick"):
-        time.sleep(settings.delay)
+    until = time.monotonic() + (settings.delay if int(item.id[1:]) >= settings.free else 0)
+    while time.monotonic() < until and not os.path.exists("quick"):
+        time.sleep(0.01)
     if os.path.exists("broken") and item.id in open("broken").read():
         raise TrialFailed.invalid("out of order")
     return Output(sum(int(part) for part in item.input.text.split("+")))
@@ -75,18 +76,14 @@ def desk(tmp_path):
     return made
 
 
+HELD = ("target.settings.free=16", "target.settings.delay=600", "limits.timeout=10m")
+HELD = tuple(word for setting in HELD for word in ("--set", setting))
+"""A run that stands still after its first answers, until it is to go on quickly."""
+
+
 def quickly(desk):
     """From now on the target takes no time."""
     desk.write("quick", "")
-
-
-def wait_for(condition, seconds=60.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come to that")
 
 
 def query(desk, statement):
@@ -286,9 +283,10 @@ def test_a_run_is_deleted_for_good(desk):
 
 def test_a_run_of_another_process_is_paused_and_resumed(desk):
     """What is in flight finishes, and the process that carried it out ends; nobody is left behind."""
-    process = started(desk)
+    process = started(desk, *HELD)
 
     paused = desk.run("runs", "pause", "latest")
+    quickly(desk)
     out, err = process.communicate(timeout=60)
 
     assert paused.code == 0, paused.err
@@ -301,7 +299,6 @@ def test_a_run_of_another_process_is_paused_and_resumed(desk):
     assert not (desk.folder / "evalbus.db.sock").exists()
     assert "is PAUSED" in desk.run("runs", "pause", "latest").out
 
-    quickly(desk)
     ended = desk.run("runs", "resume", "latest", "--json")
     assert ended.code == 0, ended.err
     assert_whole(desk, ended.document)
@@ -332,7 +329,7 @@ def test_a_run_is_deleted_by_the_process_that_works_on_another_one(desk):
     assert desk.run("run", "sums.yaml", "--json").code == 0
     [over] = desk.run("runs", "list", "--json").document["runs"]
     (desk.folder / "quick").unlink()
-    process = started(desk, until=112)
+    process = started(desk, *HELD, until=112)
 
     said = desk.run("runs", "delete", over["run"], "--yes", "--json")
     at_work = desk.run("runs", "delete", "latest", "--yes", "--json")
@@ -363,8 +360,9 @@ def test_a_run_of_another_process_is_cancelled_at_once(desk):
 
 
 def test_a_paused_run_that_nobody_works_on_is_cancelled(desk):
-    process = started(desk)
+    process = started(desk, *HELD)
     desk.run("runs", "pause", "latest")
+    quickly(desk)
     process.communicate(timeout=60)
 
     assert "is CANCELLED" in desk.run("runs", "cancel", "latest").out
@@ -381,9 +379,9 @@ def test_only_its_user_reaches_the_socket_and_a_dead_ones_is_replaced(desk):
     assert path.is_socket()  # left behind
 
     process = desk.start("runs", "resume", "latest")
-    wait_for(lambda: not stat.S_IMODE(path.stat().st_mode) & 0o077 and _answers(path))
-    quickly(desk)
+    wait_for(lambda: _answers(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    quickly(desk)
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert not path.exists()
@@ -392,7 +390,7 @@ def test_only_its_user_reaches_the_socket_and_a_dead_ones_is_replaced(desk):
 def _answers(path):
     """Whether somebody listens, and says that nonsense is nonsense."""
     with socket.socket(socket.AF_UNIX) as talking:
-        talking.settimeout(5)
+        talking.settimeout(60)
         try:
             talking.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
@@ -409,10 +407,11 @@ def test_a_database_in_a_deep_folder_is_controlled_too(desk):
     folder = desk.folder / ("deep" * 20) / ("deeper" * 20)
     folder.mkdir(parents=True)
     path = folder / "evalbus.db"
-    process = desk.start("run", "sums.yaml", "--db", str(path))
+    process = desk.start("run", "sums.yaml", *HELD, "--db", str(path))
     wait_for(lambda: calls(desk, "target").total() > 10)
 
     assert desk.run("runs", "pause", "latest", "--db", str(path)).code == 0
+    quickly(desk)
     process.communicate(timeout=60)
     assert process.returncode == 3
 
@@ -424,10 +423,12 @@ def test_the_same_at_a_server(desk):
     desk.write("server.yaml", "commands: [[python, plugins.py]]\n")
     with serving(desk, "--config", "server.yaml") as (_, address):
         at = ("--server", address)
-        run = desk.run("run", "sums.yaml", "--detach", "--set", "target.settings.delay=2", *at).out.strip()
+        run = desk.run("run", "sums.yaml", "--detach", *HELD, *at).out.strip()
         wait_for(lambda: outputs(desk) >= 12)
         assert "pauses" in desk.run("runs", "pause", run, *at).out
+        quickly(desk)
         wait_for(lambda: desk.run("runs", "show", run, "--json", *at).document["state"] == "PAUSED")
+        (desk.folder / "quick").unlink()
         assert desk.run("runs", "resume", run, "--detach", *at).out.strip() == run
         assert "is being cancelled" in desk.run("runs", "cancel", run, *at).out
         wait_for(lambda: desk.run("runs", "show", run, "--json", *at).document["state"] == "CANCELLED")

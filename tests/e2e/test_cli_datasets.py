@@ -205,7 +205,6 @@ def test_tags_choose_items(desk: Desk) -> None:
     assert len(desk.run("dataset", "show", "sums", "--tag", "train", "--json").document["first_items"]) == 1
 
 
-@pytest.mark.timeout(240)  # some thirty processes
 @pytest.mark.parametrize("at_a_server", [False, True])
 def test_the_whole_life_of_a_dataset(desk: Desk, at_a_server: bool) -> None:
     """The same commands, documents and codes over a database and at a server."""

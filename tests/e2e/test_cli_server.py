@@ -1,8 +1,10 @@
 """The commands with `--server`: the same documents, tables and exit codes as over a database."""
 
+import contextlib
 import json
+import os
+import pty
 import signal
-import time
 
 import pytest
 
@@ -77,19 +79,24 @@ def test_a_detached_run_goes_on_by_itself(desk, server):
 
 
 def test_ctrl_c_stops_the_watching_only(desk, server):
-    process = desk.start("run", "sums.yaml", "--limit", "100", "--set", "target.settings.delay=0.3", *server)
-
-    def running():
-        return desk.run("runs", "list", "--state", "running", "--json", *server).document["runs"]
-
-    until = time.monotonic() + 60
-    while not (found := running()):
-        assert time.monotonic() < until
+    terminal, theirs = pty.openpty()  # there it shows that it watches
+    words = ("run", "sums.yaml", "--limit", "20", *desk.gated(8), *server)
+    process = desk.start(*words, env={"TERM": "xterm"}, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while b"8 of 20" not in shown:
+        shown += os.read(terminal, 1000)
+    [found] = desk.run("runs", "list", "--state", "running", "--json", *server).document["runs"]
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    run_id = found[0]["run"]
+    with contextlib.suppress(OSError):  # which is how its end is told
+        while more := os.read(terminal, 1000):
+            shown += more
+    os.close(terminal)
+    out, _ = process.communicate(timeout=60)
+    run_id = found["run"]
     assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1].startswith(f"evalbus: run {run_id} goes on; watch it again with evalbus runs watch")
+    assert f"evalbus: run {run_id} goes on; watch it again with evalbus runs watch" in shown.decode()
+    desk.open_gate()
     assert desk.run("runs", "watch", run_id, *server).code == 0
 
 

@@ -191,7 +191,7 @@ def test_a_killed_server_leaves_a_whole_database_and_nobody_behind(desk: Desk):
                 pending.append(run.counts.pending)
             known |= {run.id for run in fresh}
 
-    assert len(known) == 4
+    assert len(known) in (4, 5)  # the first may have been there before its process was killed
     assert sum(0 < count < ITEMS for count in pending) >= 2  # hit in the middle
     last = ended(desk.start())
     assert (last.code, last.document["counts"]["passed"]) == (0, ITEMS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from evalbus.client import Client, RunState
 from tests.e2e.service import Process, echoing, experiment, items
 
-LIMIT = 60.0
+LIMIT = 150.0
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ async def test_a_killed_server_leaves_words_until_the_database_is_opened_and_the
             await client.upload_dataset("d", items(300))
             run = await client.start(experiment(plugin.address, keep=KEEP, limits={"concurrency": 8}))
             watching = asyncio.create_task(watch(client, run.id))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while len(seen) < 50:
                     await asyncio.sleep(0.01)
             first.end(signal.SIGKILL)
@@ -87,7 +87,7 @@ async def test_a_killed_server_leaves_words_until_the_database_is_opened_and_the
             assert judged
             assert [item for item in judged if f"{SECRET} {item}.".encode() in files] == []
             with Process(tmp_path, json.dumps(settings | {"listen": first.address})) as second:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(120):
                     await watching
                 second.end(signal.SIGTERM)
     await plugin.stop(0.0)

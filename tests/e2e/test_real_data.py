@@ -76,7 +76,6 @@ def counted(rows: Sequence[bool]) -> dict[str, int]:
 
 
 @needs("banking77")
-@pytest.mark.timeout(240)
 def test_questions_to_a_bank_are_sorted_as_the_classifier_alone_sorts_them(tmp_path: Path):
     """3,080 questions from a CSV file: every output, every score and every mean, in two runs that agree."""
     train, test = DATA / "banking77" / "train.csv", DATA / "banking77" / "test.csv"

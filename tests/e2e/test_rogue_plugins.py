@@ -82,7 +82,7 @@ def too_late(way: str, faults: int = 0, *, retries: int = 0, hangs: bool = False
     """Given up after the time of all attempts."""
     asked = (retries + 1,)
     return Case(
-        way, ERRORED, "TIMEOUT", "no answer within 1", faults, asked, retries=retries, timeout="1s", hangs=hangs
+        way, ERRORED, "TIMEOUT", "no answer within 3", faults, asked, retries=retries, timeout="3s", hangs=hangs
     )
 
 
@@ -340,7 +340,7 @@ def rogues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Rogue
         process.communicate()
 
 
-IN_TIME = 60.0
+IN_TIME = 150.0
 """Seconds: far less than the ten minutes that a trial has which nobody gives up."""
 
 
@@ -541,9 +541,13 @@ async def test_another_build_in_the_middle_of_a_run_ends_it(rogues: dict[str, Ro
 # --- processes --------------------------------------------------------------------------------------------------
 
 
-def left_behind(ran: Ran) -> list[int]:
-    """Processes of the plugin that are still there."""
-    return [pid for pid in {pid for _, _, pid in ran.asked} if psutil.pid_exists(pid)]
+async def left_behind(ran: Ran) -> set[int]:
+    """Processes of the plugin that are still there, and do not go."""
+    left = {pid for _, _, pid in ran.asked}
+    until = time.monotonic() + 60
+    while (left := {pid for pid in left if psutil.pid_exists(pid)}) and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    return left
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])
@@ -566,7 +570,7 @@ async def test_a_plugin_that_dies_after_three_answers_loses_none(rogues: dict[st
     assert 3 <= len(lives) <= 6
     again = [item for item, _, pid in ran.asked if pid != lives[0]]
     assert len({item for item, _, pid in ran.asked if pid == lives[0]} - set(again)) == 3
-    assert left_behind(ran) == []
+    assert not await left_behind(ran)
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])
@@ -585,7 +589,7 @@ async def test_the_trial_that_kills_the_plugin_is_errored_with_its_last_words(
     assert failure.reason == "PLUGIN_DIED"
     assert "exit code 137" in failure.message and "no memory left" in failure.message
     assert ran.times_asked("i3") in (3, 4)
-    assert left_behind(ran) == []
+    assert not await left_behind(ran)
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])
@@ -603,7 +607,7 @@ async def test_a_plugin_that_dies_at_every_trial_is_given_up(
     assert re.match(r"PLUGIN_UNREACHABLE: .* broke 4 times \(exit code 137", ran.run.reason)
     assert ran.run.counts.errored == 2
     assert len({pid for _, _, pid in ran.asked}) == 4
-    assert left_behind(ran) == []
+    assert not await left_behind(ran)
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])
@@ -611,7 +615,7 @@ async def test_a_plugin_that_stands_still_is_replaced(rogues: dict[str, Rogue], 
     """Stopped by SIGSTOP, it holds its trials: they are given up in time, it is killed, and a new one does the rest."""
     log = tmp_path / "asked"
     use = rogues[kind].launched(way="stops", at=["i3"], log=str(log))
-    made = document(rogues[kind], use, limits={"timeout": "1s"})
+    made = document(rogues[kind], use, limits={"timeout": "3s"})
 
     ran = await carried_out(tmp_path, made, log)
 
@@ -622,7 +626,7 @@ async def test_a_plugin_that_stands_still_is_replaced(rogues: dict[str, Rogue], 
     assert len(late) <= 4  # no more than it held
     assert ran.times_asked("i3") == 1
     assert len({pid for _, _, pid in ran.asked}) == (2 if len(ran.asked) > 4 else 1)
-    assert left_behind(ran) == []
+    assert not await left_behind(ran)
 
 
 @pytest.mark.parametrize("kind", ["target", "scorer"])

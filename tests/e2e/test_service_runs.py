@@ -329,7 +329,7 @@ async def test_a_cancelled_run_ends_soon_and_keeps_what_is_stored(served: Served
         await served.client.upload_dataset("d", items(10))
         run = await served.client.start(experiment(address))
         await run.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             ended = await run.wait()
 
     assert (ended.state, ended.partial, ended.counts.pending) == (RunState.CANCELLED, True, 10)
@@ -352,7 +352,7 @@ async def test_a_run_is_paused_and_resumed(served: Served) -> None:
         assert (await run.pause()).state is RunState.PAUSED
 
         assert (await run.resume()).state is RunState.QUEUED
-        ended = await asyncio.wait_for(watcher, 20)
+        ended = await asyncio.wait_for(watcher, 60)
 
     assert (ended.state, ended.counts.pending) == (RunState.COMPLETED, 0)
     assert (await refused(run.resume())).reason == "RUN_NOT_RESUMABLE"

@@ -19,9 +19,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from evalbus.client import CallFailed, Client, Event, RunState, Tls
 from evalbus_server.store import open_reader
 
-from .service import Process, echoing, experiment, failure, items, serving, stubs
+from .service import Gate, Process, echoing, experiment, failure, items, serving, stubs, until
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LOCAL = '{"listen": "127.0.0.1:0", "db": "runs.db", "limits": {"grace": "300ms"}}'
 
 
@@ -37,15 +38,15 @@ async def test_a_database_that_is_gone_is_noticed_without_a_run_and_health_says_
         health: Any = health_pb2_grpc.HealthStub(channel)  # whose types do not know its calls
 
         async def status(service: str) -> int:
-            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
             return int(answer.status)
 
         assert await status("evalbus.v1.RunService") == health_pb2.HealthCheckResponse.SERVING
         (tmp_path / "runs.db").unlink()
-        async with asyncio.timeout(30):
-            while await status("evalbus.v1.RunService") != health_pb2.HealthCheckResponse.NOT_SERVING:
+        async with asyncio.timeout(60):
+            while await status("evalbus.v1.RunService") != NOT_SERVING:
                 await asyncio.sleep(0.1)
-        assert await status("") == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert await status("") == NOT_SERVING
 
 
 # --- the beginning ----------------------------------------------------------------------------------------------
@@ -187,12 +188,16 @@ async def test_asked_to_end_while_runs_and_streams_are_open_it_ends_cleanly(tmp_
         async with echoing(asyncio.Event()) as address, Client(process.address) as client:
             await client.upload_dataset("d", items(50))
             runs = [await client.start(experiment(address)) for _ in range(10)]  # more than work at the same time
-            watchers = [asyncio.create_task(_last(client, run.id)) for run in runs for _ in range(3)]
+            began = [asyncio.Event() for _ in range(3 * len(runs))]
+            watchers = [
+                asyncio.create_task(_last(client, run.id, begun)) for run, begun in zip(3 * runs, began, strict=True)
+            ]
             async with grpc.aio.insecure_channel(process.address) as channel:
                 watching_health = health(channel).Watch(health_pb2.HealthCheckRequest())
                 await watching_health.read()
                 upload = stubs(channel)[1].UploadDataset()
-                await asyncio.sleep(0.5)
+                async with asyncio.timeout(60):
+                    await asyncio.gather(*(begun.wait() for begun in began))
                 code, out, err = await asyncio.to_thread(process.end, number)
                 upload.cancel()
             seen = await asyncio.gather(*watchers)
@@ -204,9 +209,10 @@ async def test_asked_to_end_while_runs_and_streams_are_open_it_ends_cleanly(tmp_
         assert {run.state.name for run in reader.runs()} == {"INTERRUPTED"}
 
 
-async def _last(client: Client, run_id: str) -> RunState | None:
+async def _last(client: Client, run_id: str, begun: asyncio.Event) -> RunState | None:
     last = None
     async for news in client.watch(run_id, after=0):
+        begun.set()
         if isinstance(news, Event):
             last = getattr(news.fact, "state", None)
     return last
@@ -215,12 +221,15 @@ async def _last(client: Client, run_id: str) -> RunState | None:
 async def test_asked_twice_it_gives_trials_in_flight_no_more_time(tmp_path: Path) -> None:
     settings = '{"listen": "127.0.0.1:0", "db": "runs.db", "limits": {"grace": "1h"}}'
     with Process(tmp_path, settings) as process:
-        async with echoing(asyncio.Event()) as address, Client(process.address) as client:
+        gate = Gate()
+        async with echoing(gate) as address, Client(process.address) as client:
             await client.upload_dataset("d", items(5))
             await client.start(experiment(address))
-            await asyncio.sleep(0.3)
+            await until(lambda: gate.asked == 5)
             process.process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.3)
+            async with grpc.aio.insecure_channel(process.address) as channel, asyncio.timeout(60):
+                while (await health(channel).Check(health_pb2.HealthCheckRequest())).status != NOT_SERVING:
+                    await asyncio.sleep(0.01)
             assert process.process.poll() is None
             code, _, err = await asyncio.to_thread(process.end, signal.SIGTERM)
 
@@ -228,19 +237,19 @@ async def test_asked_twice_it_gives_trials_in_flight_no_more_time(tmp_path: Path
 
 
 async def test_while_it_ends_it_starts_nothing_more(tmp_path: Path) -> None:
-    gate = asyncio.Event()
+    gate = Gate()
     async with serving(tmp_path) as served, echoing(gate) as address:
         await served.client.upload_dataset("d", items(5))
         run = await served.client.start(experiment(address))
-        await asyncio.sleep(0.2)  # they are in flight now
-        ending = asyncio.create_task(served.server.stop(grace=5.0))
+        await until(lambda: gate.asked == 5)
+        ending = asyncio.create_task(served.server.stop(grace=60.0))
         await asyncio.sleep(0.05)
         for ask in (served.client.start, served.client.plan):
             error = await refused(ask(experiment(address)))
             assert (error.reason, error.code) == ("SERVER_STOPPING", "UNAVAILABLE")
         async with served.channel() as channel:
             answer = await health(channel).Check(health_pb2.HealthCheckRequest())
-            assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert answer.status == NOT_SERVING
         gate.set()  # trials in flight get their grace: what they answer is kept for a resume
         await ending
         assert served.parts.store.output_count(served.parts.store.run(run.id)) == 5
@@ -251,16 +260,19 @@ async def test_a_run_that_is_starting_when_the_server_ends_is_not_left_at_work(t
     silent = socket.socket()
     silent.bind(("127.0.0.1", 0))
     silent.listen()
+    silent.setblocking(False)
     address = f"127.0.0.1:{silent.getsockname()[1]}"
     async with serving(tmp_path) as served:
         await served.client.upload_dataset("d", items(5))
         starting = asyncio.create_task(served.client.start(experiment(address)))
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(60):
+            asking, _ = await asyncio.get_running_loop().sock_accept(silent)
         await served.server.stop(grace=0.0)
         error = await refused(starting)
         assert error.code in ("UNAVAILABLE", "CANCELLED")
         assert served.parts.runs.working == ()
         assert served.server._guard._at_work == set()
+    asking.close()
     silent.close()
 
 

@@ -36,7 +36,7 @@ from evalbus.client import (
 from evalbus.v1 import run_pb2
 from evalbus_server.watch import follow as following
 
-from .service import Process, Served, echoing, experiment, failure, items, serving, stubs
+from .service import Process, Served, echoing, experiment, failure, items, serving, stubs, until
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ async def test_a_server_that_was_killed_and_started_again_is_found_by_its_watche
                 await client.upload_dataset("d", items(5))
                 run = await client.start(experiment(address))
                 seen = Seen()
-                async with aclosing(run.watch(after=0)) as news, asyncio.timeout(30):
+                async with aclosing(run.watch(after=0)) as news, asyncio.timeout(120):
                     async for each in news:
                         seen.take(each)
                         if seen.state is RunState.RUNNING:
@@ -320,7 +320,7 @@ async def test_100_watchers_that_go_away_leave_nothing_behind(served: Served) ->
         run = await served.client.start(experiment(address))
         async with aclosing(run.watch(after=0)) as news:
             await anext(news)
-        await asyncio.sleep(0.1)
+        await until(lambda: not served.server._guard._at_work)
         tasks, files = len(asyncio.all_tasks()), psutil.Process().num_fds()
 
         channels = [served.channel() for _ in range(100)]
@@ -364,6 +364,7 @@ async def test_100_watchers_that_are_killed_leave_nothing_behind_and_the_run_goe
         await served.client.upload_dataset("d", items(5))
         run = await served.client.start(experiment(address))
         await until(lambda: (going := served.parts.runs.progress(run.id)) is not None and going.in_flight == 5)
+        await until(lambda: not served.server._guard._at_work)
         me = psutil.Process()
         memory = []
         tasks, files = len(asyncio.all_tasks()), me.num_fds()
@@ -378,9 +379,9 @@ async def test_100_watchers_that_are_killed_leave_nothing_behind_and_the_run_goe
             assert len(served.server._guard._at_work) == number
             process.kill()
             await process.wait()
-            await until(lambda: not served.server._guard._at_work, 60)
-            await until(lambda: len(asyncio.all_tasks()) <= tasks + 5, 60)
-            await until(lambda: me.num_fds() <= files + 10, 60)
+            await until(lambda: not served.server._guard._at_work)
+            await until(lambda: len(asyncio.all_tasks()) <= tasks + 5)
+            await until(lambda: me.num_fds() <= files + 10)
             memory.append(me.memory_info().rss)
         assert memory[-1] - memory[0] < 100 * 256 * 1024  # of the last two hundred
 
@@ -406,12 +407,6 @@ async def test_500_times_a_stream_is_opened_and_cancelled_leave_nothing_open(ser
         gate.set()
 
 
-async def until(condition: Any, seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # nothing rings when gRPC has closed a socket
-            await asyncio.sleep(0.02)
-
-
 # --- between the events -----------------------------------------------------------------------------------------
 
 
@@ -430,10 +425,10 @@ async def test_progress_comes_between_events_and_idle_when_nothing_happens(
                 progress.append(news)
             if isinstance(news, Idle):
                 idle.append(news)
-                if len(idle) == 3:
-                    gate.set()
+            if [each.last_sequence for each in idle].count(2) >= 3 and any(each.in_flight == 5 for each in progress):
+                gate.set()
 
-    assert idle[0].last_sequence == 2
+    assert {each.last_sequence for each in idle[:3]} <= {1, 2}  # it may be quiet before it begins
     assert (progress[0].counts.planned, progress[0].counts.pending) == (5, 5)
     assert any(each.in_flight == 5 for each in progress)
 
@@ -467,7 +462,7 @@ async def test_when_the_server_stops_its_watchers_hear_how_the_run_ended(served:
         await served.client.upload_dataset("d", items(5))
         run = await served.client.start(experiment(address))
         watchers = [asyncio.create_task(never_dropped(served.client, run.id)) for _ in range(20)]
-        await asyncio.sleep(0.2)
+        await until(lambda: len(served.server._guard._at_work) == 20)
         await served.server.stop(grace=0.0)
         seen = await asyncio.gather(*watchers)
 

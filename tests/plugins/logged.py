@@ -12,7 +12,7 @@ import time
 from evalbus import Item, Output, Score, scorer, serve, target
 
 LOG = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND) if len(sys.argv) > 2 else -1
-LONGEST = 0.1
+LONGEST = 0.4
 
 
 def note(word: str, item: Item) -> None:

@@ -22,7 +22,7 @@ async def priced(item: Item, ctx: Context) -> Output:
     """Echoes, if it does not fail."""
     os.write(LOG, f"asked {item.id} {os.getpid()} {time.time()}\n".encode())
     ctx.progress(usage=Usage(TOKENS))
-    await asyncio.sleep(random.uniform(0.0, 0.1))
+    await asyncio.sleep(random.uniform(0.0, 0.4))
     if random.random() < FAILING:
         raise TrialFailed("not now", FailureCategory.UNAVAILABLE)
     return Output(item.input, usage=Usage(TOKENS))

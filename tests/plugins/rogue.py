@@ -363,13 +363,13 @@ async def cancelled_error(talk, trial):
 
 @way
 async def stops(talk, trial):
-    await asyncio.sleep(0.05)  # what was answered leaves first
+    await asyncio.sleep(0.3)  # what was answered leaves first
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @way
 async def dies(talk, trial):
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
     print("Traceback: no memory left", file=sys.stderr, flush=True)
     os._exit(137)
 

@@ -348,11 +348,11 @@ async def test_a_server_that_does_not_come_back_is_given_up() -> None:
     async with talking(fake) as client:
         begun = time.monotonic()
         with pytest.raises(CallFailed) as caught:
-            await listed(client.watch("r1", after=0, patience=0.3))
+            await listed(client.watch("r1", after=0, patience=2.0))
 
     assert caught.value.code == "UNAVAILABLE"
-    assert 0.3 <= time.monotonic() - begun < 30
-    assert len(fake.asked) > 3
+    assert time.monotonic() - begun >= 2.0
+    assert len(fake.asked) > 2
 
 
 async def test_an_error_that_no_second_try_helps_is_raised() -> None:
@@ -384,9 +384,10 @@ async def test_who_stops_listening_ends_the_call() -> None:
         async with aclosing(client.watch("r1", after=0)) as news:
             async for _ in news:
                 break
-        await asyncio.sleep(0.05)
         # The client's own work on its channel is no task; what is left would be the stream's.
-        assert [task for task in asyncio.all_tasks() if "watch" in repr(task.get_coro()).lower()] == []
+        async with asyncio.timeout(60):
+            while any("watch" in repr(task.get_coro()).lower() for task in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
 
 
 def _steps(*connections: list[Any]) -> Callable[[Any], list[Any]]:

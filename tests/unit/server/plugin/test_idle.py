@@ -11,6 +11,7 @@ import pytest
 from evalbus import Failure, FailureCategory, Output
 from evalbus._plugin import Open, ProgressKind, TrialProgress
 from evalbus_server.plugin.port import Answered, Flight, Received
+from tests.unit.clock import Clock
 from tests.unit.server.plugin.fakes import FakeConversation, FakePlugin, Table, echo, flights
 
 MANY = 10_000
@@ -18,43 +19,6 @@ BATCH = 250
 MESSAGES = MANY // BATCH
 FEW = 20
 """Turns that anything may take: no more for ten thousand trials than for one."""
-
-
-class Turns:
-    """Counts the turns of a loop. Where it would sleep, its clock jumps ahead instead."""
-
-    def __init__(self, loop: Any) -> None:
-        self.count = 0
-        self._skipped = 0.0
-        self._select = loop._selector.select
-        self._time = loop.time
-        loop._selector.select = self.select
-        loop.time = lambda: self._time() + self._skipped
-
-    def select(self, timeout: float | None = None) -> Any:
-        self.count += 1
-        if timeout is None:
-            return self._select(None)
-        ready = self._select(0)
-        if not ready:
-            self._skipped += max(timeout, 0.0)
-        return ready
-
-    async def during(self, seconds: float) -> int:
-        """The turns that pass in so many seconds."""
-        before = self.count
-        await asyncio.sleep(seconds)
-        return self.count - before
-
-
-@pytest.fixture
-async def turns() -> Any:
-    """The turns of the loop of a test."""
-    loop: Any = asyncio.get_running_loop()
-    counted = Turns(loop)
-    yield counted
-    del loop.time
-    loop._selector.select = counted._select
 
 
 class Holding(FakePlugin):
@@ -115,12 +79,12 @@ async def begin(plugin: Holding, **rules: Any) -> tuple[Table, asyncio.Task[None
     return table, run
 
 
-async def test_trials_in_flight_cost_no_turns(turns: Turns):
+async def test_trials_in_flight_cost_no_turns(clock: Clock):
     """Ten thousand of them are waited for by one timer, which their deadline sets."""
     plugin = Holding()
     table, run = await begin(plugin, timeout=300.0, trial_timeout=300.0, silence=None)
 
-    idle = await turns.during(250.0)
+    idle = await clock.turns_during(250.0)
     plugin.answer_all(Output("x"))
     await run
 
@@ -128,27 +92,27 @@ async def test_trials_in_flight_cost_no_turns(turns: Turns):
     assert len(table.done) == MANY
 
 
-async def test_trials_that_time_out_cost_no_turn_each(turns: Turns):
+async def test_trials_that_time_out_cost_no_turn_each(clock: Clock):
     """One look at the clock finds all that are due."""
     plugin = Holding(frozenset())
     table, run = await begin(plugin, timeout=60.0, retries=0)
-    sent = turns.count
+    sent = clock.turns
 
     while len(table.done) < MANY:
         await asyncio.sleep(1.0)
 
-    assert turns.count - sent <= FEW + 70 + MESSAGES
+    assert clock.turns - sent <= FEW + 70 + MESSAGES
     assert all(isinstance(flight.result, Failure) for flight in table.done.values())
     plugin.conversations[-1].push(None)
     await asyncio.wait({run})
 
 
-async def test_heartbeats_cost_the_turns_of_their_messages(turns: Turns):
+async def test_heartbeats_cost_the_turns_of_their_messages(clock: Clock):
     """A silence that is broken again and again is looked at when it may have ended, and not in between."""
     plugin = Holding(frozenset({"cancel", "progress"}))
     table, run = await begin(plugin, timeout=3000.0, trial_timeout=3000.0, silence=100.0)
     plugin.tell_all(ProgressKind.STARTED)
-    before = turns.count
+    before = clock.turns
 
     for _ in range(20):
         await asyncio.sleep(50.0)
@@ -156,12 +120,12 @@ async def test_heartbeats_cost_the_turns_of_their_messages(turns: Turns):
     plugin.answer_all(Output("x"))
     await run
 
-    assert turns.count - before <= 20 * 4 * MESSAGES
+    assert clock.turns - before <= 20 * 4 * MESSAGES
     assert all(isinstance(flight.result, Output) for flight in table.done.values())
 
 
 @pytest.mark.parametrize("category", [FailureCategory.UNAVAILABLE, FailureCategory.RATE_LIMITED])
-async def test_trials_that_wait_for_a_retry_cost_no_turns(turns: Turns, category: FailureCategory):
+async def test_trials_that_wait_for_a_retry_cost_no_turns(clock: Clock, category: FailureCategory):
     """Nothing happens until the first is due; where each comes alone there are a few turns for it, to send and to settle."""
     plugin = Holding()
     table, run = await begin(plugin, retries=1)
@@ -169,12 +133,12 @@ async def test_trials_that_wait_for_a_retry_cost_no_turns(turns: Turns, category
     while table.exchange.in_flight:
         await asyncio.sleep(0)
 
-    idle = await turns.during(115.0)
+    idle = await clock.turns_during(115.0)
     assert (idle <= FEW, plugin.held, len(table.done)) == (True, {}, 0)
 
-    before = turns.count
+    before = clock.turns
     while not run.done():
         plugin.answer_all(Output("x"))
         await asyncio.wait({run}, timeout=1.0)
-    assert turns.count - before <= 4 * MANY
+    assert clock.turns - before <= 4 * MANY
     assert all(isinstance(flight.result, Output) for flight in table.done.values())

@@ -9,6 +9,8 @@ from evalbus._plugin import ProgressKind, TrialProgress
 from evalbus_server.plugin.port import ConversationLost, Received
 from tests.unit.server.plugin.fakes import HANG, FakePlugin, Table, flights
 
+pytestmark = pytest.mark.usefixtures("clock")
+
 LIMITS = TrialLimits(messages=4, tokens=100, steps=3)
 
 

@@ -170,7 +170,8 @@ async def test_a_retry_that_was_stopped_in_the_middle_goes_on_when_resumed(tmp_p
         await d.runs.retry(run.id, given=world.plugins)
         while not world.asked[held]:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # the others come as far as they can
+        for _ in range(50):  # the others come as far as they can, which is a matter of turns and not of time
+            await asyncio.sleep(0.005)
         await d.runs.stop(run.id, grace=0)
         halted = d.store.run(run.id)
         assert halted.state is RunState.INTERRUPTED

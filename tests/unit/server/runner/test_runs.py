@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -401,10 +402,26 @@ async def test_the_deadline_of_a_run_ends_it(tmp_path: Path):
         return "x"
 
     async with desk(tmp_path, numbered(500)) as d:
+        begun = time.monotonic()
         run = await d.run(target_of(slow), limits={"deadline": "1s", "concurrency": 2})
 
         assert run.reason.startswith("DEADLINE")
-        assert 0 < run.counts.passed < 100
+        assert time.monotonic() - begun >= 1.0
+        assert run.counts.passed < 100
+        assert run.counts.passed + run.counts.pending == 500
+
+
+class Gate:
+    """A target that answers nothing before its gate is open."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.open = asyncio.Event()
+
+    async def answer(self, item: Item) -> str:
+        self.asked += 1
+        await self.open.wait()
+        return "x"
 
 
 async def test_a_cancelled_run_keeps_what_is_stored_and_leaves_nothing_behind(tmp_path: Path):
@@ -434,22 +451,21 @@ async def test_a_cancelled_run_keeps_what_is_stored_and_leaves_nothing_behind(tm
             assert ended.state is RunState.CANCELLED
             assert (ended.counts.done, ended.partial, ended.verdict) == (6, True, Verdict.INCONCLUSIVE)
             assert active == 0
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) == tasks
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
         assert d.runs.cancel(run.id).state is RunState.CANCELLED
 
 
 async def test_a_stopped_run_lets_trials_in_flight_finish(tmp_path: Path):
     """INTERRUPTED, with the outputs of what was in flight."""
-
-    async def slow(item: Item) -> str:
-        await asyncio.sleep(0.2)
-        return "x"
-
+    gate = Gate()
+    plugins = target_of(gate.answer)
     async with desk(tmp_path, numbered(100)) as d:
-        run = await d.runs.start(d.experiment(target_of(slow), limits={"concurrency": 4}), given=target_of(slow))
-        await asyncio.sleep(0.1)
-        await d.runs.stop(run.id)
+        run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 4}), given=plugins)
+        await until(lambda: gate.asked == 4)
+        stopping = asyncio.create_task(d.runs.stop(run.id))
+        await asyncio.sleep(0)
+        gate.open.set()
+        await stopping
         ended = d.store.run(run.id)
 
         assert ended.state is RunState.INTERRUPTED
@@ -767,16 +783,13 @@ async def test_progress_of_a_resumed_run_starts_at_what_is_done(tmp_path: Path):
 
 async def test_a_paused_run_finishes_what_is_in_flight_and_goes_on_when_resumed(tmp_path: Path):
     """PAUSED has no verdict, and watchers stay with it."""
-
-    async def answer(item: Item) -> str:
-        await asyncio.sleep(0.1)
-        return "x"
-
-    plugins = target_of(answer)
+    gate = Gate()
+    plugins = target_of(gate.answer)
     async with desk(tmp_path, numbered(40)) as d:
         run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 4}), given=plugins)
-        await asyncio.sleep(0.05)
+        await until(lambda: gate.asked == 4)
         d.runs.pause(run.id)
+        gate.open.set()
         paused = await d.runs.wait(run.id)
         assert (paused.state, paused.verdict, paused.counts.passed) == (RunState.PAUSED, None, 4)
         assert paused.partial
@@ -833,7 +846,7 @@ async def test_a_run_that_waits_for_its_turn_ends_at_once_when_it_is_asked_to(
     async with desk(tmp_path, numbered(3)) as d:
         d.runs._floor.turns = asyncio.Semaphore(1)
         first, second, third = [await d.runs.start(d.experiment(plugins), given=plugins) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await until(lambda: d.store.run(first.id).state is RunState.RUNNING)
         assert d.store.run(second.id).state is RunState.QUEUED
 
         getattr(d.runs, word)(second.id)

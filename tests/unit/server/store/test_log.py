@@ -62,6 +62,7 @@ def run(store: Store) -> Run:
 
 
 async def test_what_is_added_is_stored_in_the_next_turn_of_the_loop(store: Store, run: Run, listener: Listener) -> None:
+    store._checkpointer.close()  # while it moves pages, a commit comes a moment later
     runlog = listener.log(store, run)
 
     runlog.add(outputs=[output(0)])
@@ -271,20 +272,30 @@ async def test_a_file_that_stays_locked_is_given_up(
 
 
 async def test_another_program_that_writes_holds_up_a_run_but_not_the_loop(
-    store: Store, run: Run, listener: Listener
+    store: Store, run: Run, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No try to commit waits for the other, which would take a second each time."""
+    took: list[float] = []
+    commit = store.commit
+
+    def timed(*arguments: Any, **more: Any) -> Committed:
+        begun = time.monotonic()
+        try:
+            return commit(*arguments, **more)
+        finally:
+            took.append(time.monotonic() - begun)
+
+    monkeypatch.setattr(store, "commit", timed)
     runlog = listener.log(store, run)
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
     runlog.add(*whole(range(3)))
-    turns = 0
-    end = time.monotonic() + 0.3
-    while time.monotonic() < end:
-        await asyncio.sleep(0.001)
-        turns += 1
+    async with asyncio.timeout(60):
+        while len(took) < 6:
+            await asyncio.sleep(0.001)
     assert listener.commits == []
-    assert turns > 3
+    assert min(took) < 0.5
     other.execute("COMMIT")
     other.close()
     await runlog.flush()

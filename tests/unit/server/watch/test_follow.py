@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -166,6 +167,7 @@ async def test_progress_comes_between_events_and_not_more_often_than_it_may(monk
     async def watch() -> list[Event | Notice | Idle]:
         return [entry async for entry in follow(log.source(progress="going well"), "r1", 0)]
 
+    begun = time.monotonic()
     watching = asyncio.create_task(watch())
     for _ in range(100):
         await asyncio.sleep(0.002)
@@ -174,7 +176,7 @@ async def test_progress_comes_between_events_and_not_more_often_than_it_may(monk
     entries = await watching
 
     notices = [entry for entry in entries if isinstance(entry, Notice)]
-    assert 1 <= len(notices) <= 12
+    assert 1 <= len(notices) <= 1 + (time.monotonic() - begun) / 0.05
     assert [entry.sequence for entry in entries if isinstance(entry, Event)] == list(range(1, 102))
 
 
