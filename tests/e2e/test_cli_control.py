@@ -76,8 +76,11 @@ def desk(tmp_path):
     return made
 
 
-HELD = ("target.settings.free=16", "target.settings.delay=600", "limits.timeout=10m")
-HELD = tuple(word for setting in HELD for word in ("--set", setting))
+HELD = (
+    *("--set", "target.settings.free=16"),
+    *("--set", "target.settings.delay=600"),
+    *("--set", "limits.timeout=10m"),
+)
 """A run that stands still after its first answers, until it is to go on quickly."""
 
 
