@@ -53,6 +53,12 @@ def desk(tmp_path_factory):
     return desk
 
 
+@pytest.fixture(scope="module")
+def ran(desk):
+    """There is a database with a run."""
+    assert desk.run("run", "sums.yaml").code == 0
+
+
 def target(text):
     return ("--set", f"target={text}")
 
@@ -177,13 +183,12 @@ def test_a_target_that_dies_on_one_item_harms_that_item_alone(tmp_path):
     assert "process='exit code 3'" in ended.err
 
 
-def test_output_that_nobody_reads_ends_a_command_quietly(desk):
-    assert desk.run("run", "sums.yaml").code == 0
+def test_output_that_nobody_reads_ends_a_command_quietly(desk, ran):
     process = desk.start("runs", "results", "latest", "--jsonl")
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    process.wait(10)
+    process.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -240,13 +245,13 @@ def test_output_that_nobody_reads_ends_a_command_quietly(desk):
         ),
     ],
 )
-def test_the_other_commands_do_the_same(desk, words, code, said):
+def test_the_other_commands_do_the_same(desk, ran, words, code, said):
     ended = desk.run(*words)
     assert ended.code == code
     assert said in ended.reason
     assert ended.err.count("\n") == 1
 
 
-def test_an_error_is_a_document_where_json_is_wanted(desk):
+def test_an_error_is_a_document_where_json_is_wanted(desk, ran):
     ended = desk.run("runs", "show", "r0123456", "--json")
     assert json.loads(ended.err)["error"]["reason"] == "RUN_NOT_FOUND"

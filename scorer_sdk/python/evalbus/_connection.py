@@ -163,7 +163,12 @@ class Connection:
         except BaseException:
             call.cancel()
             raise
-        return await self._answer(call)
+        try:
+            return await call
+        except grpc.aio.AioRpcError as error:
+            if _is_lost(error):  # whoever is not let in is refused while it still writes
+                await self.ask(self.datasets.ListDatasets, dataset_pb2.ListDatasetsRequest(page_size=1))
+            raise self._failed(error) from None
 
     async def stream(self, method: Any, request: Any) -> AsyncGenerator[Any, None]:
         """The answers of a call that sends several.
@@ -200,6 +205,11 @@ def _channel(address: str, tls: Tls | None) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots), options=(*_OPTIONS, *name))
 
 
+def _is_lost(error: grpc.aio.AioRpcError) -> bool:
+    """Whether gRPC has lost what the server said, since something was being sent just then."""
+    return error.code() is grpc.StatusCode.INTERNAL and error.details() == _BROKEN
+
+
 def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
     """What a status says: the server's own reason, or one for a call that did not come through."""
     code, said = error.code().name, error.details() or error.code().name
@@ -207,7 +217,7 @@ def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.reason:
             return CallFailed(info.reason, said, code)
-    if code == "INTERNAL" and said == _BROKEN:
+    if _is_lost(error):
         code = "UNAVAILABLE"
     if code == "UNAVAILABLE":
         if "://" in address and not address.startswith("dns:"):

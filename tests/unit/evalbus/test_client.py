@@ -477,6 +477,29 @@ async def test_items_may_come_as_they_are_made() -> None:
     assert [len(batch) for batch in uploaded(fake)] == [3]
 
 
+async def test_whoever_is_not_let_in_learns_it_though_grpc_has_lost_what_the_server_said() -> None:
+    fake = Fake()
+    unknown = refusal(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", "the token is missing or wrong")
+    lost = refusal(grpc.StatusCode.INTERNAL, "", "Internal error from Core")
+    fake.answer = lambda request: lost if isinstance(request, list) else unknown
+    async with talking(fake) as client:
+        with pytest.raises(CallFailed) as caught:
+            await client.upload_dataset("d", [Item("a", "x")])
+
+    assert (caught.value.reason, caught.value.code) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
+
+
+async def test_a_broken_upload_of_someone_who_is_let_in_is_an_unreachable_server() -> None:
+    fake = Fake()
+    lost = refusal(grpc.StatusCode.INTERNAL, "", "Internal error from Core")
+    fake.answer = lambda request: lost if isinstance(request, list) else dataset_pb2.ListDatasetsResponse()
+    async with talking(fake) as client:
+        with pytest.raises(CallFailed) as caught:
+            await client.upload_dataset("d", [Item("a", "x")])
+
+    assert (caught.value.reason, caught.value.code) == ("SERVER_UNREACHABLE", "UNAVAILABLE")
+
+
 async def test_an_item_that_is_too_large_is_named_and_nothing_is_kept() -> None:
     fake = Fake()
     with pytest.raises(CallFailed) as caught:

@@ -149,7 +149,9 @@ class TestCalls:
         with Endpoint(lambda call: Hang()) as quiet:
             embedder = Embedder(connect(quiet.base_url), "e", Prices())
             tasks = [asyncio.create_task(embedder.embed([text])) for text in "ab"]
-            await asyncio.sleep(0.2)
+            async with asyncio.timeout(60):
+                while not quiet.calls:
+                    await asyncio.sleep(0.01)
             tasks[0].cancel()
             await asyncio.sleep(0.1)
             assert not quiet.left.is_set()
