@@ -110,6 +110,10 @@ class Exchange:
         """
         self._left = left
 
+    def sift_with(self, sift: Callable[[list[Flight]], list[Flight]]) -> None:
+        """Let *sift* say of flights that are about to be sent which ones still are to be; it sees to the others."""
+        self._sending.sift = sift
+
     def share(self, pools: Pools) -> None:
         """Share places with other exchanges: *pools* gives the pools, once the plugin has granted a limit."""
         self._allowance.pools = pools

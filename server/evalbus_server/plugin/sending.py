@@ -27,6 +27,8 @@ class Sending:
         """(trial id, attempt) pairs that the plugin is to be told not to go on with."""
         self.starved = False
         """Whether nothing could be sent though nothing is awaited: given-up trials, or other runs, hold every place."""
+        self.sift: Callable[[list[Flight]], list[Flight]] | None = None
+        """Says of what is about to be sent what still is to be."""
         self._table = table
         self._allowance = allowance
         self._deadlines = deadlines
@@ -52,20 +54,25 @@ class Sending:
         if now < allowance.paused_until:
             wake_by(allowance.paused_until)
             return []
+        while part := self._take():
+            if self.sift is not None:
+                part = self.sift(part)
+            if part:
+                wake_by(self._launch(part, now))
+                allowance.holds(table.held)
+                return part
+        return []
+
+    def _take(self) -> list[Flight]:
+        table = self._table
         if self.suspects:
-            if table.held:
-                return []
-            part = [self.suspects.popleft()]
-        else:
-            count = allowance.room(table.held, len(table), min(len(self.todo), RECORDS_A_MESSAGE))
-            if count <= 0:
-                self.starved = bool(self.todo) and not table
-                return []
-            take = self.todo.popleft
-            part = [take() for _ in range(count)]
-        wake_by(self._launch(part, now))
-        allowance.holds(table.held)
-        return part
+            return [] if table.held else [self.suspects.popleft()]
+        count = self._allowance.room(table.held, len(table), min(len(self.todo), RECORDS_A_MESSAGE))
+        if count <= 0:
+            self.starved = bool(self.todo) and not table
+            return []
+        take = self.todo.popleft
+        return [take() for _ in range(count)]
 
     def _launch(self, part: list[Flight], now: float) -> float:
         """Take flights into the air; when the first of them can be due.

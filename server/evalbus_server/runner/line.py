@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Output, Usage
@@ -26,7 +27,6 @@ from evalbus_server.model.trial import (
     ResultRecord,
     ScoreRecord,
     StoredItem,
-    position_of,
     trial_id_of,
 )
 from evalbus_server.plugin.exchange import Exchange
@@ -34,8 +34,8 @@ from evalbus_server.plugin.port import Flight
 from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.limits import Watchdog
-from evalbus_server.scorer.panel import Panel, Purse
-from evalbus_server.store import ITEM_PURGED
+from evalbus_server.runner.purged import PurgedTrials
+from evalbus_server.scorer.panel import Panel, Purse, Seat
 
 PAGE = 256
 CACHED_PAGE = 32
@@ -122,10 +122,8 @@ class Line:
         """What earlier sessions did about trials that are asked again."""
         self.cache: Cache | None = None
         """Spares the target what it has answered before."""
-        self.purged: Callable[[], frozenset[int]] = frozenset
-        """The positions of items whose content is gone, as they are now."""
-        self._ended: set[int] = set()
-        """Trials of such items that have their result."""
+        self.purged = PurgedTrials()
+        """Those of items whose content is gone."""
         self._target: Exchange | None = None
         self._purse: Purse | None = None
         self._panel: Panel | None = None
@@ -145,7 +143,10 @@ class Line:
         self._purse = purse
         if target is not None:
             self._window = window_for(target.concurrency)
+            target.sift_with(self._sift_trials)
         self._panel = panel
+        for seat in panel.seats:
+            seat.exchange.sift_with(partial(self._sift_tasks, seat))
         self._log = log
 
     def widen(self) -> None:
@@ -226,10 +227,10 @@ class Line:
                 opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
         if self._assigning is not None:
             trials = self._assign(trials, self._assigning)
-        if purged := self.purged():
-            count = len(trials)
-            trials = self._without_purged(trials, purged)
-            self._answered += count - len(trials)
+        trials, gone = self.purged.split(trials)
+        if gone:
+            self._end_purged(gone)
+            self._answered += len(gone)
         if self.cache is not None:
             trials = self._take_cached(trials, self.cache)
         if self._target is not None:
@@ -246,29 +247,57 @@ class Line:
             self._store(results=[self._result(trial, None) for trial in trials if trial.trial_id not in asked])
         return fit
 
+    # --- purged items -------------------------------------------------------------------------------------------
+
     def without_purged(self, page: list[tuple[int, OpenTrial]]) -> list[tuple[int, OpenTrial]]:
         """Stored outputs, by number, that can be judged: those of items whose content is gone cannot."""
-        purged = self.purged()
-        if not purged:
+        assert self._panel is not None
+        _, gone = self.purged.split([trial for _, trial in page])
+        if not gone:
             return page
-        left = {trial.trial_id for trial in self._without_purged([trial for _, trial in page], purged)}
-        return [(number, trial) for number, trial in page if trial.trial_id in left]
+        for trial in gone:
+            if self._panel.leave(trial.trial_id):
+                self.purged.left.add(trial.trial_id)
+            else:
+                self._end_purged([trial])
+        left_out = {trial.trial_id for trial in gone}
+        return [(number, trial) for number, trial in page if trial.trial_id not in left_out]
 
-    def _without_purged(self, trials: list[OpenTrial], purged: frozenset[int]) -> list[OpenTrial]:
-        """End trials of items whose content is gone, once each; returns the others."""
-        left: list[OpenTrial] = []
-        results: list[ResultRecord] = []
-        for trial in trials:
-            if position_of(trial.trial_id) not in purged:
-                left.append(trial)
-            elif trial.trial_id not in self._ended:
-                self._ended.add(trial.trial_id)
-                message = f"the content of item {trial.item.id!r} was purged: there is nothing to ask or to judge"
-                failure = Failure(FailureCategory.INVALID, message, ITEM_PURGED, FailureOrigin.SERVER, False)
-                results.append(self._result(trial, failure))
+    def _sift_trials(self, flights: list[Flight]) -> list[Flight]:
+        """What the target is to be asked of what is about to be sent: items may have been purged since they came in."""
+        flights, gone = self.purged.split_flights(flights)
+        if gone:
+            self._take_failed(-1, gone)
+            self._end_purged([flight.trial for flight in gone])
+            self._answered += len(gone)
+        return flights
+
+    def _sift_tasks(self, seat: Seat, flights: list[Flight]) -> list[Flight]:
+        """The same for a scorer. A trial that others still judge ends once they have."""
+        flights, gone = self.purged.split_flights(flights)
+        if gone:
+            assert self._panel is not None
+            self._take_failed(seat.index, gone)
+            self.purged.left.update(flight.trial.trial_id for flight in gone)
+            self._end_purged(self._panel.withdraw(seat, [flight.trial for flight in gone]))
+        return flights
+
+    def _take_failed(self, role: int, flights: list[Flight]) -> None:
+        """Take failed attempts of flights that are not asked again."""
+        self.left(role, flights)
+        for flight in flights:
+            trial = flight.trial
+            if role < 0:
+                trial.attempts += len(flight.failures or ())
+            if flight.usage is not None:
+                trial.usage = flight.usage if trial.usage is None else trial.usage + flight.usage
+
+    def _end_purged(self, trials: Iterable[OpenTrial]) -> None:
+        results = [self._result(trial, failure) for trial, failure in self.purged.to_end(trials)]
         if results:
             self._store(results=results)
-        return left
+
+    # --- answers ------------------------------------------------------------------------------------------------
 
     def _take_cached(self, trials: list[OpenTrial], cache: Cache) -> list[OpenTrial]:
         """Answer trials that the target answered before; returns the others."""
@@ -354,7 +383,9 @@ class Line:
             if value is not None:
                 ns[record.key] += 1
                 sums[record.key] += value
-        self._store(scores=scores, attempts=attempts, results=[self._result(trial, None) for trial in done])
+        left = self.purged.left
+        results = [self._result(trial, self.purged.failure(trial) if left else None) for trial in done]
+        self._store(scores=scores, attempts=attempts, results=results)
         assert self._panel is not None
         self._watchdog.scored(self._panel.seats)
 
@@ -411,6 +442,8 @@ class Line:
         if changes.scores or changes.results:
             self._panel.stored(changes.scores, changes.results)
         if stored and self._panel.seats:
+            stored, gone = self.purged.split(stored)
+            self._end_purged(trial for trial in gone if not self._judged_by_nobody(trial))
             self._panel.offer(stored, committed.last_n)
 
     def failed(self, trouble: ServerError) -> None:

@@ -111,7 +111,7 @@ async def _carry(floor: Floor, working: Working) -> None:
     line.cache = await _cache_of(floor, working)
     if store.has_failed_attempts(run):
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
-    line.purged = partial(store.purged, run.id)
+    line.purged.positions = partial(store.purged, run.id)
     panel = Panel(
         _seats(run, crew, experiment, store),
         unscored=_unscored(store, run, line),

@@ -148,6 +148,30 @@ class Panel:
                 if not trial.holding and trial.waiting:
                     self._trials.pop(trial.trial_id, None)  # it comes back from the store
 
+    def withdraw(self, seat: Seat, trials: Sequence[OpenTrial]) -> list[OpenTrial]:
+        """Take trials back that a scorer was offered and was not asked about; those that nobody is at work on any more.
+
+        The others are done once those have answered who are at work on them.
+        """
+        for trial in trials:
+            trial.holding &= ~seat.bit
+            trial.waiting = trial.holding
+        seat.held -= len(trials)
+        self._eased.set()
+        if seat.behind:
+            self._catch_up_soon(seat)
+        if not seat.held:
+            self._quiet.set()
+        return [trial for trial in trials if not trial.holding]
+
+    def leave(self, trial_id: int) -> bool:
+        """Let nobody else be asked about a trial; whether somebody is at work on it, so that it is done after that."""
+        trial = self._trials.get(trial_id)
+        if trial is None or not trial.holding:
+            return False
+        trial.waiting = trial.holding
+        return True
+
     def stored(self, scores: Sequence[ScoreRecord], results: Sequence[ResultRecord]) -> None:
         """Scores and results are stored: trials that have ended, or that nobody works on, leave the memory."""
         trials = self._trials
