@@ -120,11 +120,16 @@ def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -
         where = (run, position_of(result.trial_id), epoch_of(result.trial_id))
         for (text,) in raw.execute(_OLD_RESULT, where).fetchall():
             failure = rows.read_failure(text)
-            if failure is not None:
+            if failure is not None and not _found_again(failure, result.failure):
                 keep.among_attempts(result.trial_id, -1, failure, None)
         raw.execute(_TAKE_RESULT, where)
         raw.execute(_TAKE_MARK, (run, result.trial_id, -1))
     return replaced
+
+
+def _found_again(before: Failure, now: Failure | None) -> bool:
+    """Whether the server has found the same again, such as that an item was purged: that was no attempt of anybody."""
+    return before.origin is FailureOrigin.SERVER and now is not None and now.reason == before.reason
 
 
 class _Keeper:
