@@ -219,6 +219,23 @@ async def test_no_orphan_is_left_when_the_server_is_killed(tmp_path: Path, how: 
             await asyncio.sleep(0.02)
 
 
+async def test_a_killed_guard_leaves_no_folder_though_nobody_asks_the_plugin_any_more():
+    """Else nobody would remove it who is killed before he has closed the plugin, as a server may be."""
+    place = LaunchedProcess(["python", "odd.py", "serve"], str(PLUGINS), {})
+    plugin = RemotePlugin(place, TargetCodec(), "")
+    await plugin.reach()
+    assert place._private is not None
+    assert place._process is not None
+    folder = Path(place._private)
+    assert folder.exists()
+
+    os.kill(place._process.pid, signal.SIGKILL)
+    async with asyncio.timeout(60):
+        while folder.exists():
+            await asyncio.sleep(0.01)
+    await plugin.close()
+
+
 async def test_restarts_leave_no_zombie_and_no_descriptor():
     """Processes, tasks and file descriptors are back to the start."""
     own = Path(f"/proc/{os.getpid()}")

@@ -128,7 +128,7 @@ class LaunchedProcess:
             env=environment,
             start_new_session=True,
         )
-        self._reader = asyncio.create_task(self._keep_tail(self._process))
+        self._reader = asyncio.create_task(self._keep_tail(self._process, self._private))
         _log.info("process started", program=self._argv[0], pid=self._process.pid)
 
     def _check(self) -> None:
@@ -142,12 +142,14 @@ class LaunchedProcess:
         if not os.access(path, os.X_OK) or Path(path).is_dir():
             raise Unreachable(Reason.PLUGIN_START_FAILED, f"cannot start {program}: permission denied (not executable)")
 
-    async def _keep_tail(self, process: asyncio.subprocess.Process) -> None:
-        """Read whatever the process prints, for ever, and keep the end of it."""
+    async def _keep_tail(self, process: asyncio.subprocess.Process, private: str) -> None:
+        """Read whatever the process prints, for ever, and keep the end of it. Nobody listens in its folder afterwards."""
         assert process.stdout is not None
         while chunk := await process.stdout.read(65536):
             said = self._tail + chunk[-TAIL:].decode("utf-8", "replace")
             self._tail = f"…{said[-TAIL:]}" if len(said) > TAIL or len(chunk) > TAIL else said
+        await process.wait()
+        shutil.rmtree(private, ignore_errors=True)  # a guard that was killed has not done that
 
     async def lost(self) -> str:
         """How the process ended, once it has."""
