@@ -26,7 +26,8 @@ def main() -> int:
         return soak.main(options.trials, options.runs)
     if options.seed is not None:
         print(scenario_of(options.seed).told(), flush=True)
-        return _report([(options.seed, *_play(options.seed, keep=True))], time.monotonic())
+        began = time.monotonic()
+        return _report([_told((options.seed, *_play(options.seed, keep=True)))], began)
     return _many(options)
 
 
@@ -95,9 +96,8 @@ def _told(done: tuple[int, list[str], str, float]) -> tuple[int, list[str], str,
 
 def _report(played: list[tuple[int, list[str], str, float]], began: float) -> int:
     failed = [done for done in played if done[1]]
-    if len(played) == 1:
-        _told(played[0])
-    print(f"{len(played)} seeds in {time.monotonic() - began:.0f} s, {len(failed)} with faults")
+    seeds = "1 seed" if len(played) == 1 else f"{len(played)} seeds"
+    print(f"{seeds} in {time.monotonic() - began:.1f} s, {len(failed)} with faults")
     for seed, *_ in failed:
         print(f"again: scripts/chaos --seed {seed}")
     return 1 if failed else 0

@@ -30,6 +30,8 @@ FAULTS = (
 )
 FINAL = frozenset({"refused", "broken"})
 """What the server does not ask again."""
+MOST_TOKENS = 9
+"""So many an attempt uses at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Manners:
 
     def tokens(self, attempt: Attempt) -> int:
         """Input tokens that the attempt says it used, also when it fails."""
-        return 1 + int(self.draw(attempt, "tokens") * 9)
+        return 1 + int(self.draw(attempt, "tokens") * MOST_TOKENS)
 
     def micros(self, attempt: Attempt) -> int | None:
         """Its cost; None: nobody knows it."""
@@ -81,9 +83,28 @@ class Manners:
         return None if drawn < 0.3 else int(drawn * 100)
 
 
-def answer_of(attempt: Attempt) -> str:
-    """What a target answers: it tells which attempt said it."""
-    return f"{attempt.item}/{attempt.epoch}/{attempt.number}"
+def word_of(seed: int, item: str) -> str:
+    """A word that stands in the input of one item, and in all that is said about it: what a purge must take out."""
+    return "word" + _letters(f"{seed}|{item}")
+
+
+def mark_of(run: str) -> str:
+    """A word that stands in all that the plugins say in one run: what a run that keeps no outputs must not leave."""
+    return "mark" + _letters(run)
+
+
+def _letters(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def input_of(seed: int, item: str) -> str:
+    """What an item asks."""
+    return f"text of {item} {word_of(seed, item)}"
+
+
+def answer_of(attempt: Attempt, word: str, mark: str) -> str:
+    """What a target answers: it tells which attempt said it, about which item, in which run."""
+    return f"{attempt.item}/{attempt.epoch}/{attempt.number} {word} {mark}"
 
 
 def score_of(content: str) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,34 +12,19 @@ from typing import Any
 import psutil
 
 from evalbus import Item
-from evalbus.client import CallFailed, Client, Event, RunState
+from evalbus.client import CallFailed, Client, Run, RunState
 from tests.chaos import calls, ledger
-from tests.chaos.scenario import ROLES, Blow, RunPlan, Scenario
+from tests.chaos.afterwards import Afterwards
+from tests.chaos.behaviour import MOST_TOKENS, input_of, mark_of, word_of
+from tests.chaos.blows import Blows
+from tests.chaos.scenario import ROLES, RunPlan, Scenario
+from tests.chaos.watching import EXPECTED, Watcher
 from tests.chaos.world import PATIENCE, World, gone
 
 WAITS = 1.0
 """Seconds without any new call after which the next blow falls all the same."""
 ROUNDS = 25
 """So many times runs are taken up again before it counts as never ending."""
-EXPECTED = frozenset(
-    [
-        "CANCELLED",
-        "RUN_NOT_RESUMABLE",
-        "RUN_AT_WORK",
-        "RUN_NOT_HERE",
-        "RUN_NOT_FOUND",
-        "NOTHING_TO_RUN",
-        "SERVER_UNREACHABLE",
-        "UNAVAILABLE",
-        "DATABASE_LOCKED",
-        "DATABASE_FULL",
-        "DEADLINE_EXCEEDED",
-        "PLUGIN_UNREACHABLE",
-        "PLUGIN_START_FAILED",
-        "SERVER_STOPPING",
-    ]
-)
-"""Reasons with which calls may fail while blows fall; any other is a fault."""
 
 
 async def play(scenario: Scenario, folder: Path) -> list[str]:
@@ -61,48 +45,116 @@ class Player:
         self.scenario = scenario
         self.world = world
         self.faults: list[str] = []
-        self.ids: dict[int, str] = {}
-        """The ids of the runs that have been started, by their place in the scenario."""
+        self.ids: dict[str, str] = {}
+        """The ids of the runs that there are, by the ids of the requests that started them."""
+        self.retried: set[str] = set()
+        self.watchers: dict[str, Watcher] = {}
+        self._doomed: set[str] = set()
+        """Runs that were to be deleted."""
+        self._to_purge: set[str] = set()
+        self._purges: list[calls.PurgedNow] = []
         self._moments: list[calls.Stored] = []
-        self._watchers: dict[str, Watcher] = {}
         self._side: set[asyncio.Task[Any]] = set()
 
     async def play(self) -> None:
         """From the first start to the last check."""
         self.world.start_server()
-        self._aside(self.world.keep_target_running())
+        self.aside(self.world.keep_target_running())
         await self._prepare()
+        blows = Blows(self)
         total = sum(run.items * run.epochs for run in self.scenario.runs)
         for blow in self.scenario.blows:
             await self._until_asked(blow.after * total)
             try:
-                await self._fall(blow)
+                await blows.fall(blow)
             except CallFailed as failed:
-                self._refused(failed, blow.kind)
+                self.refused(failed, blow.kind)
             self.world.start_server()
-        await self._to_the_end()
-        if self.scenario.rescore and not self.faults:
-            await self._rescore()
-            await self._to_the_end()
+        await self.to_the_end()
+        afterwards = Afterwards(self)
+        for step in self.scenario.afterwards:
+            if not self.faults:
+                await afterwards.take(step)
+        await self._purge_what_is_left()
         await self._last_checks()
 
-    # --- beginning ----------------------------------------------------------------------------------------------
+    # --- what is done -------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        items = [Item(name, f"text of {name}", f"{name}/1/1001") for name in self.scenario.items]
-        async with self._client() as client:
+        seed = self.scenario.seed
+        items = [
+            Item(name, input_of(seed, name), f"{name}/1/1001", scorers=self.scenario.own_scorers(place))
+            for place, name in enumerate(self.scenario.items)
+        ]
+        async with self.client() as client:
             await client.upload_dataset("chaos", items)
-            for place, plan in enumerate(self.scenario.runs):
-                run = await client.start(self._experiment(plan), request_id=f"run {place}")
-                self._note_run(place, run.id)
+        for place, plan in enumerate(self.scenario.runs):
+            await self.start(f"run {place}", plan)
 
-    def _note_run(self, place: int, run_id: str) -> None:
-        if self.ids.setdefault(place, run_id) != run_id:
-            self.faults.append(f"request id 'run {place}' has given run {self.ids[place]}, and now {run_id}")
-        if run_id not in self._watchers:
-            self._watchers[run_id] = Watcher(self.world.address, run_id, self.faults)
+    async def start(self, request: str, plan: RunPlan) -> None:
+        """Start a run, or find it."""
+        async with self.client() as client:
+            run = await client.start(self.experiment(plan), request_id=request)
+        self._note_run(request, run.id, plan)
 
-    def _experiment(self, plan: RunPlan) -> dict[str, Any]:
+    async def rescore(self, request: str, run_id: str, plan: RunPlan) -> None:
+        """Score the outputs of a run anew, or find the run that does."""
+        experiment = {"name": "again", "scorers": self.experiment(plan)["scorers"]}
+        async with self.client() as client:
+            run = await client.rescore(run_id, experiment, request_id=request)
+        self._note_run(request, run.id, plan)
+
+    async def delete(self, run_id: str) -> None:
+        """Delete a run, if it is over."""
+        self._doomed.add(run_id)
+        try:
+            async with self.client() as client:
+                await client.delete(run_id)
+        except CallFailed as failed:
+            if failed.reason in ("RUN_AT_WORK", "RUN_IN_USE"):
+                self._doomed.discard(run_id)
+            raise
+        self.ids = {request: each for request, each in self.ids.items() if each != run_id}
+
+    async def purge(self, items: Sequence[str]) -> None:
+        """Purge items."""
+        self._to_purge.update(items)
+        async with self.client() as client:
+            await client.purge_items("chaos", items)
+        lines = {role: len(calls.read_calls(self.world.log(role))) for role in ROLES}
+        self._purges.append(calls.PurgedNow(frozenset(items), lines, ledger.sessions(self.world.db)))
+
+    async def _purge_what_is_left(self) -> None:
+        """Purge again what nobody knows of whether it was purged."""
+        left = self._to_purge.difference(*(purge.items for purge in self._purges))
+        for _ in range(ROUNDS):
+            if not left:
+                return
+            try:
+                await self.purge(sorted(left))
+                return
+            except CallFailed as failed:
+                self.refused(failed, "purge")
+                await asyncio.sleep(0.2)
+        self.faults.append(f"{sorted(left)} cannot be purged")
+
+    def _note_run(self, request: str, run_id: str, plan: RunPlan) -> None:
+        known = self.ids.setdefault(request, run_id)
+        if known in self._doomed:
+            self.ids[request] = run_id
+        elif known != run_id:
+            self.faults.append(f"request id {request!r} has given run {known}, and now {run_id}")
+        if run_id not in self.watchers:
+            self.watchers[run_id] = Watcher(self.world.address, run_id, self.faults, results=not plan.keeps_all)
+
+    def plan_of(self, request: str) -> RunPlan:
+        """The plan of a run, or of the one that it is like."""
+        if request == "twin":
+            return next(plan for plan in self.scenario.runs if plan.cache)
+        return self.scenario.runs[int(request.rpartition(" ")[2])]
+
+    def experiment(self, plan: RunPlan) -> dict[str, Any]:
+        """The experiment of a run."""
         manners = self.scenario.manners
         settings = {
             "seed": manners.seed,
@@ -111,6 +163,7 @@ class Player:
             "pace": manners.pace,
             "timeout": self.scenario.timeout,
             "grant": self.scenario.grant,
+            "places": self.scenario.places if plan.at_address else 0,
         }
         target = (
             {"address": f"unix:{self.world.shared}"} if plan.at_address else {"command": self.world.command("target")}
@@ -118,22 +171,27 @@ class Player:
         chaos = {
             "name": "chaos",
             "command": self.world.command("scorer"),
-            "settings": {**settings, "log": str(self.world.log("scorer"))},
+            "settings": {**settings, "places": 0, "log": str(self.world.log("scorer"))},
             "threshold": 0.4,
             "concurrency": plan.scorer_concurrency,
             "timeout": plan.limits["timeout"],
+            "sampling": plan.sampling,
         }
-        scorers = {"builtin": {"use": "exact_match", "threshold": 1.0}, "chaos": chaos}
+        scorers = {"includes": {"use": "includes", "threshold": 1.0}, "chaos": chaos}
+        dataset: dict[str, Any] = {"name": "chaos", "limit": plan.items}
+        if plan.by_items:
+            dataset["scorers"] = list(plan.default)
         return {
             "name": "chaos",
-            "dataset": {"name": "chaos", "limit": plan.items},
+            "dataset": dataset,
             "target": {**target, "settings": {**settings, "log": str(self.world.log("target"))}},
             "scorers": [scorers[name] for name in plan.scorers],
+            "scorers_from": "items" if plan.by_items else "run",
             "epochs": plan.epochs,
             "limits": plan.limits,
+            "cache": plan.cache,
+            "keep": {"outputs": plan.keep_outputs, "scores": plan.keep_scores},
         }
-
-    # --- blows --------------------------------------------------------------------------------------------------
 
     async def _until_asked(self, count: float) -> None:
         """Wait until targets were asked so often, or nothing moves any more."""
@@ -145,22 +203,7 @@ class Player:
                 return
             await asyncio.sleep(0.01)
 
-    async def _fall(self, blow: Blow) -> None:
-        await getattr(self, f"_{blow.kind}")(blow, self.ids[blow.run])
-
-    async def _kill_server(self, blow: Blow, run_id: str) -> None:
-        family = self.world.kill_server()
-        await self._look_at_the_dead(family)
-
-    async def _end_server(self, blow: Blow, run_id: str) -> None:
-        async with self._client():  # before it serves, it may end as it likes
-            family = self.world.family()
-        code = await self.world.end_server()
-        if code != 0:
-            self.faults.append(f"the server ended with exit code {code}")
-        await self._look_at_the_dead(family)
-
-    async def _look_at_the_dead(self, family: list[psutil.Process]) -> None:
+    async def look_at_the_dead(self, family: list[psutil.Process]) -> None:
         """What a server leaves behind: a whole database, and nobody."""
         for process in await gone(family):
             self.faults.append(f"process {process.pid} outlives its server")
@@ -168,92 +211,23 @@ class Player:
         lines = {role: len(calls.read_calls(self.world.log(role))) for role in ROLES}
         self._moments.append(calls.stored(self.world.db, lines))
 
-    async def _stop_server(self, blow: Blow, run_id: str) -> None:
-        assert self.world.server is not None
-        await self.world.halt(psutil.Process(self.world.server.pid), blow.strength)
-
-    async def _kill_plugin(self, blow: Blow, run_id: str) -> None:
-        for process in self.world.plugins(blow.role)[:1]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-
-    async def _kill_guard(self, blow: Blow, run_id: str) -> None:
-        for process in self.world.plugins(blow.role)[:1]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                guard = process.parent()
-                if guard is not None and "guard.py" in " ".join(guard.cmdline()):
-                    guard.kill()
-
-    async def _stop_plugin(self, blow: Blow, run_id: str) -> None:
-        for process in self.world.plugins(blow.role)[:1]:
-            self._aside(self.world.halt(process, 1.5 * blow.strength))
-
-    async def _lock_database(self, blow: Blow, run_id: str) -> None:
-        self.world.lock_database(2.0 * blow.strength)
-
-    async def _fill_disk(self, blow: Blow, run_id: str) -> None:
-        with self.world.full_disk():
-            await asyncio.sleep(0.3 * blow.strength)
-
-    async def _cancel(self, blow: Blow, run_id: str) -> None:
-        async with self._client() as client:
-            await client.cancel(run_id)
-
-    async def _cancel_and_resume(self, blow: Blow, run_id: str) -> None:
-        async with self._client() as client:
-            done = await asyncio.gather(client.cancel(run_id), client.resume(run_id), return_exceptions=True)
-            for error in done:
-                if isinstance(error, CallFailed):
-                    self._refused(error, blow.kind)
-                elif isinstance(error, BaseException):
-                    raise error
-
-    async def _pause(self, blow: Blow, run_id: str) -> None:
-        async with self._client() as client:
-            await client.pause(run_id)
-
-    async def _resume(self, blow: Blow, run_id: str) -> None:
-        async with self._client() as client:
-            for each in self.ids.values():
-                try:
-                    await client.resume(each)
-                except CallFailed as failed:
-                    self._refused(failed, blow.kind)
-
-    async def _retry(self, blow: Blow, run_id: str) -> None:
-        async with self._client() as client:
-            await client.retry(run_id)
-
-    async def _set_limits(self, blow: Blow, run_id: str) -> None:
-        changes = {"limits.concurrency": 1 + int(40 * blow.strength), "limits.retries": int(4 * blow.strength)}
-        async with self._client() as client:
-            await client.update_limits(run_id, changes)
-
-    async def _drop_watcher(self, blow: Blow, run_id: str) -> None:
-        await self._watchers[run_id].begin_again()
-
-    async def _ask_again(self, blow: Blow, run_id: str) -> None:
-        """The same request: it must give the same run."""
-        async with self._client() as client:
-            run = await client.start(self._experiment(self.scenario.runs[blow.run]), request_id=f"run {blow.run}")
-            self._note_run(blow.run, run.id)
-
-    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside everything else."""
         task = asyncio.create_task(work)
         self._side.add(task)
         task.add_done_callback(self._side.discard)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    async def _to_the_end(self) -> None:
+    async def to_the_end(self) -> None:
         """Take up what has halted until every run is COMPLETED."""
         for _ in range(ROUNDS):
             self.world.start_server()
             try:
-                async with asyncio.timeout(PATIENCE), self._client() as client:
-                    states = [await self._take_up(client, run_id) for run_id in self.ids.values()]
+                async with asyncio.timeout(PATIENCE), self.client() as client:
+                    states = [await self._take_up(client, *each) for each in list(self.ids.items())]
             except CallFailed as failed:
-                self._refused(failed, "the end")
+                self.refused(failed, "the end")
                 await asyncio.sleep(0.2)
                 continue
             except TimeoutError:
@@ -263,37 +237,48 @@ class Player:
                 return
         self.faults.append(f"runs are not COMPLETED after {ROUNDS} rounds: {await self._states()}")
 
-    async def _rescore(self) -> None:
-        """Score all outputs anew, in runs of their own, which nothing disturbs."""
-        async with self._client() as client:
-            for place, plan in enumerate(self.scenario.runs):
-                if plan.scorers:
-                    scorers = self._experiment(plan)["scorers"]
-                    run = await client.rescore(self.ids[place], {"name": "again", "scorers": scorers})
-                    self._note_run(len(self.ids), run.id)
-
-    async def _take_up(self, client: Client, run_id: str) -> RunState:
-        run = await client.get(run_id)
+    async def _take_up(self, client: Client, request: str, run_id: str) -> RunState:
+        try:
+            run = await client.get(run_id)
+        except CallFailed as failed:
+            if failed.reason != "RUN_NOT_FOUND" or run_id not in self._doomed:
+                raise
+            self.ids.pop(request, None)
+            return RunState.COMPLETED
         if run.state in (RunState.PAUSED, RunState.CANCELLED, RunState.INTERRUPTED, RunState.ABORTED):
             try:
+                if run.state is RunState.ABORTED:
+                    await self._lift_limits(client, request, run)
                 await client.resume(run_id)
             except CallFailed as failed:
-                self._refused(failed, "resume")
+                self.refused(failed, "resume")
                 await asyncio.sleep(0.1)
         while (run := await client.get(run_id)).state in (RunState.QUEUED, RunState.RUNNING):
             await asyncio.sleep(0.05)
         return run.state
 
+    async def _lift_limits(self, client: Client, request: str, run: Run) -> None:
+        """Let a run that a limit has ended go on without it."""
+        reason = run.reason.partition(":")[0]
+        if reason == "BUDGET" and not any(blow.kind == "set_limits" for blow in self.scenario.blows):
+            plan = self.plan_of(request)
+            in_flight = plan.limits["concurrency"] + plan.scorer_concurrency
+            self.faults += ledger.unpaid(self.world.db, run.id, in_flight, MOST_TOKENS)
+        limits = {"BUDGET": ("tokens", "cost"), "MAX_ERRORS": ("max_errors",), "DEADLINE": ("deadline",)}
+        if reason in limits:
+            await client.update_limits(run.id, {f"limits.{limit}": None for limit in limits[reason]})
+
     async def _states(self) -> str:
         try:
-            async with asyncio.timeout(PATIENCE / 4), self._client() as client:
+            async with asyncio.timeout(PATIENCE / 4), self.client() as client:
                 runs = [await client.get(run_id) for run_id in self.ids.values()]
                 return "; ".join(f"{run.state.name} ({run.reason}) {run.counts}" for run in runs)
         except (CallFailed, TimeoutError) as error:
             return f"unknown, since {error!r}"
 
     async def _last_checks(self) -> None:
-        for watcher in self._watchers.values():
+        await self._look_for_purged_words()
+        for watcher in self.watchers.values():
             await watcher.close()
         for task in self._side:
             task.cancel()
@@ -309,24 +294,57 @@ class Player:
         for process in await gone(family):
             self.faults.append(f"process {process.pid} outlives its server")
         self.faults += ledger.faults(self.world.db)
-        logs = {role: calls.read_calls(self.world.log(role)) for role in ROLES}
-        self.faults += calls.faults(self.world.db, logs, () if self._retried else self._moments)
-        for watcher in self._watchers.values():
+        self.faults += self._calls()
+        for watcher in self.watchers.values():
             self.faults += watcher.against(self.world.db)
+        self.faults += self._words_on_disk()
         self.faults += [f"the server has said: {line}" for line in self.world.noise()]
         if left := self.world.left_over():
             self.faults.append(f"files are left behind: {left}")
 
-    @property
-    def _retried(self) -> bool:
-        return any(blow.kind == "retry" for blow in self.scenario.blows)
+    def _calls(self) -> list[str]:
+        logs = {role: calls.read_calls(self.world.log(role)) for role in ROLES}
+        if not self.scenario.gentle:  # then places are given back also by those who break off
+            logs = {role: [call for call in log if call.word != "crowded"] for role, log in logs.items()}
+        found = calls.faults(
+            self.world.db, self.scenario.seed, logs, [each.but(self.retried) for each in self._moments]
+        )
+        return [*found, *calls.after_purges(logs, self._purges)]
 
-    def _refused(self, failed: CallFailed, where: str) -> None:
+    async def _look_for_purged_words(self) -> None:
+        """No result that the server tells of has a word of a purged item."""
+        if not self._to_purge or not self.ids:
+            return
+        try:
+            async with self.client() as client:
+                for run_id in self.ids.values():
+                    for item in sorted(self._to_purge)[:4]:
+                        told = [str(result) async for result in client.results(run_id, item=item)]
+                        if any(word_of(self.scenario.seed, item) in text for text in told):
+                            self.faults.append(f"run {run_id}: results tell of the purged item {item}: {told}")
+        except CallFailed as failed:
+            self.refused(failed, "results")
+
+    def _words_on_disk(self) -> list[str]:
+        """What the files of the database hold that must not be there any more."""
+        held = b"".join(path.read_bytes() for path in self.world.folder.glob("chaos.db*") if path.is_file())
+        found = [
+            f"the files still have words of the purged item {item}"
+            for item in sorted(self._to_purge)
+            if word_of(self.scenario.seed, item).encode() in held
+        ]
+        for request, run_id in self.ids.items():
+            if not self.plan_of(request).keep_outputs and mark_of(run_id).encode() in held:
+                found.append(f"the files still have words of the outputs of run {run_id}")
+        return found
+
+    def refused(self, failed: CallFailed, where: str) -> None:
+        """A call has failed; this may be."""
         if failed.reason not in EXPECTED:
             self.faults.append(f"{where}: {failed.reason} ({failed.code}): {failed}")
 
     @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Client]:
+    async def client(self) -> AsyncIterator[Client]:
         """A client of the server, once that answers."""
         async with Client(self.world.address) as client:
             until = time.monotonic() + PATIENCE
@@ -341,54 +359,3 @@ class Player:
                         raise
                 await asyncio.sleep(0.02)
             yield client
-
-
-class Watcher:
-    """Follows a run through everything, and remembers the numbers of the events it was told."""
-
-    def __init__(self, address: str, run_id: str, faults: list[str]) -> None:
-        """Watch from the first event on."""
-        self._address = address
-        self._run_id = run_id
-        self._faults = faults
-        self._seen: list[tuple[int, str]] = []
-        self._task = asyncio.create_task(self._watch())
-
-    async def begin_again(self) -> None:
-        """Break off, and go on from the last number."""
-        await self.close()
-        self._task = asyncio.create_task(self._watch())
-
-    async def close(self) -> None:
-        """Break off."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, CallFailed):
-            await self._task
-
-    async def _watch(self) -> None:
-        async with Client(self._address) as client:
-            while True:  # a run that has halted may go on
-                after = self._seen[-1][0] if self._seen else 0
-                try:
-                    async for news in client.watch(self._run_id, after, patience=PATIENCE):
-                        if isinstance(news, Event):
-                            self._seen.append((news.sequence, type(news.fact).__name__))
-                except CallFailed as failed:
-                    if failed.reason not in EXPECTED:
-                        self._faults.append(f"watching: {failed.reason}: {failed}")
-                await asyncio.sleep(0.1)
-
-    def against(self, path: Path) -> list[str]:
-        """What it was told against what is stored: each event once, in order, and none that is not stored."""
-        with contextlib.closing(ledger.Ledger(path)) as stored:
-            kinds = {"state": "StateChanged", "trials": "TrialsEnded", "limits": "LimitsChanged"}
-            rows = stored.rows(
-                "SELECT e.sequence, e.kind FROM event e JOIN run r ON r.n = e.run WHERE r.id = ? ORDER BY 1",
-                self._run_id,
-            )
-        known = [(row["sequence"], kinds[row["kind"]]) for row in rows]
-        return (
-            []
-            if self._seen == known[: len(self._seen)]
-            else [f"run {self._run_id}: a watcher was told {self._seen[:20]}…, stored is {known[:20]}…"]
-        )

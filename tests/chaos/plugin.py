@@ -2,8 +2,8 @@
 
     plugin.py target|scorer [SOCKET]      listens where the server says, or at a socket
 
-Each line of the log is one write: `word run trial attempt pid time more`, word being asked, answered, cancelled or over
-(more trials were held than granted).
+Each line of the log is one write: `word run trial attempt pid time more`, word being asked, answered, cancelled, over
+(more trials were held than granted), or crowded (more were held than the pool has places, by all runs in it).
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import grpc.aio
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from evalbus.v1 import failure_pb2, plugin_pb2, score_pb2, scorer_pb2, target_pb2
-from tests.chaos.behaviour import HONEST, Attempt, Manners, answer_of, explanation_of, score_of
+from tests.chaos.behaviour import HONEST, Attempt, Manners, answer_of, explanation_of, mark_of, score_of
 
 FOREIGN = 4_000_000
 _LOGS: dict[str, int] = {}
+_POOLED: set[Talk] = set()
+"""Open conversations of runs that share a pool."""
 _KINDS = {
     "unavailable": failure_pb2.FAILURE_CATEGORY_UNAVAILABLE,
     "internal": failure_pb2.FAILURE_CATEGORY_INTERNAL,
@@ -53,6 +55,8 @@ class Talk:
         self.manners = Manners(settings["seed"], settings["weights"], settings["poison"], settings["pace"])
         self.patience = settings["timeout"]
         self.grant = settings["grant"]
+        self.places = settings["places"]
+        self.mark = mark_of(self.run)
         self.log = _LOGS.setdefault(settings["log"], -1)
         if self.log < 0:
             self.log = _LOGS[settings["log"]] = os.open(settings["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -87,6 +91,9 @@ class Talk:
             self.held[key] = asyncio.create_task(self.work(record, key))
         if len(self.unanswered) > self.grant:
             self.note("over", (len(self.unanswered), self.grant))
+        held = sum(len(talk.unanswered) for talk in _POOLED)
+        if self in _POOLED and held > self.places:
+            self.note("crowded", (held, self.places))
 
     def cancel(self, pairs: Any) -> None:
         """Stop trials; each answers in its own way."""
@@ -97,6 +104,7 @@ class Talk:
     def close(self) -> None:
         """Nobody listens any more."""
         self.closed = True
+        _POOLED.discard(self)
         for task in self.held.values():
             task.cancel()
 
@@ -114,7 +122,7 @@ class Talk:
                 # The server has cancelled it: some answer all the same, since they were about to, some say CANCELLED.
                 self.note("cancelled", key, kind)
                 if self.manners.draw(attempt, "crossing") < 0.3 and kind == HONEST:
-                    await self.send_answers(self.role.honest(record, attempt, self.manners))
+                    await self.send_answers(self.role.honest(record, attempt, self))
                 else:
                     await self.send_answers(self.failed(record, attempt, failure_pb2.FAILURE_CATEGORY_CANCELLED))
         except Exception as error:  # it is to be broken off, or is broken already
@@ -124,6 +132,7 @@ class Talk:
 
     def break_off(self, error: Exception) -> None:
         """End the conversation because of what a trial did."""
+        _POOLED.discard(self)
         if not self.broken.done():
             self.broken.set_result(error)
 
@@ -135,11 +144,12 @@ class Talk:
         elif kind in _KINDS:
             await self.send_answers(self.failed(record, attempt, _KINDS[kind]))
         else:
-            await self.send_answers(self.role.honest(record, attempt, self.manners))
+            await self.send_answers(self.role.honest(record, attempt, self))
 
     def failed(self, record: Any, attempt: Attempt, category: Any) -> Any:
         answer = self.role.empty(record)
-        answer.failure.CopyFrom(failure_pb2.Failure(category=category, reason="CHAOS", message="as the seed says"))
+        words = f"as the seed says of {attempt.item} {record.item.input.text.rpartition(' ')[2]} {self.mark}"
+        answer.failure.CopyFrom(failure_pb2.Failure(category=category, reason="CHAOS", message=words))
         if category == failure_pb2.FAILURE_CATEGORY_RATE_LIMITED:
             answer.failure.retry_after.nanos = int(self.manners.draw(attempt, "wait") * 1e8)
         fill_usage(answer.usage, attempt, self.manners)
@@ -150,7 +160,7 @@ class Talk:
             news = plugin_pb2.TrialProgress(trial_id=record.trial_id, attempt=record.attempt, kind=kind, steps=1)
             await self.send(progress=plugin_pb2.Progress(trials=[news]))
             await asyncio.sleep(self.patience / 8)
-        await self.send_answers(self.role.honest(record, attempt, self.manners))
+        await self.send_answers(self.role.honest(record, attempt, self))
 
     async def _late(self, attempt: Attempt, record: Any) -> None:
         until = time.monotonic() + self.patience * (1.05 + self.manners.draw(attempt, "late") / 2)
@@ -161,17 +171,17 @@ class Talk:
                 if self.closed:
                     raise
                 self.note("cancelled", (record.trial_id, record.attempt), "late")
-        await self.send_answers(self.role.honest(record, attempt, self.manners))
+        await self.send_answers(self.role.honest(record, attempt, self))
 
     async def _doubled(self, attempt: Attempt, record: Any) -> None:
-        await self.send_answers(self.role.honest(record, attempt, self.manners), self.role.wrong(record))
+        await self.send_answers(self.role.honest(record, attempt, self), self.role.wrong(record))
         await self.send_answers(self.role.wrong(record))
 
     async def _foreign(self, attempt: Attempt, record: Any) -> None:
         stranger, earlier = self.role.wrong(record), self.role.wrong(record)
         stranger.trial_id += FOREIGN
         earlier.attempt -= 1
-        await self.send_answers(stranger, earlier, self.role.honest(record, attempt, self.manners))
+        await self.send_answers(stranger, earlier, self.role.honest(record, attempt, self))
 
     async def _out_of_place(self, attempt: Attempt, record: Any) -> None:
         await self.send(ready=plugin_pb2.Ready(max_in_flight=1))
@@ -179,7 +189,7 @@ class Talk:
         kind = plugin_pb2.PROGRESS_KIND_STARTED
         news = plugin_pb2.TrialProgress(trial_id=record.trial_id + FOREIGN, attempt=record.attempt, kind=kind)
         await self.send(progress=plugin_pb2.Progress(trials=[news]))
-        await self.send_answers(self.role.honest(record, attempt, self.manners))
+        await self.send_answers(self.role.honest(record, attempt, self))
 
     async def _broken(self, attempt: Attempt, record: Any) -> None:
         await self.send_answers(self.role.against_the_contract(record))
@@ -195,13 +205,13 @@ class Talk:
 
     async def _stalls(self, attempt: Attempt, record: Any) -> None:
         time.sleep(self.patience * self.manners.draw(attempt, "stall"))  # noqa: ASYNC251  # nobody else gets a turn
-        await self.send_answers(self.role.honest(record, attempt, self.manners))
+        await self.send_answers(self.role.honest(record, attempt, self))
 
     async def _fewer(self, attempt: Attempt, record: Any) -> None:
         asked = plugin_pb2.PushBack(max_in_flight=1 + int(self.manners.draw(attempt, "fewer") * self.grant))
         asked.pause.nanos = int(self.manners.draw(attempt, "pause") * 5e7)
         await self.send(push_back=asked)
-        await self.send_answers(self.role.honest(record, attempt, self.manners))
+        await self.send_answers(self.role.honest(record, attempt, self))
 
     async def _ends(self, attempt: Attempt, record: Any) -> None:
         raise Over
@@ -235,7 +245,7 @@ class Role:
     def empty(self, record: Any) -> Any:
         raise NotImplementedError
 
-    def honest(self, record: Any, attempt: Attempt, manners: Manners) -> Any:
+    def honest(self, record: Any, attempt: Attempt, talk: Talk) -> Any:
         raise NotImplementedError
 
     def wrong(self, record: Any) -> Any:
@@ -258,6 +268,8 @@ class Role:
         talk = Talk(self, context, opened.open)
         guard = asyncio.create_task(_end_when_broken(talk, asyncio.current_task()))
         try:
+            if talk.places:
+                _POOLED.add(talk)
             await talk.send(ready=plugin_pb2.Ready(max_in_flight=talk.grant))
             async for request in requests:
                 if request.HasField("cancel"):
@@ -292,15 +304,15 @@ class Target(Role):
         return request.trials.trials
 
     def seen(self, record: Any) -> str:
-        return str(record.item.id)
+        return f"{record.item.id} {record.item.input.text.rpartition(' ')[2]}"
 
     def empty(self, record: Any) -> Any:
         return target_pb2.Answer(trial_id=record.trial_id, attempt=record.attempt)
 
-    def honest(self, record: Any, attempt: Attempt, manners: Manners) -> Any:
+    def honest(self, record: Any, attempt: Attempt, talk: Talk) -> Any:
         answer = self.empty(record)
-        answer.output.content.text = answer_of(attempt)
-        fill_usage(answer.output.usage, attempt, manners)
+        answer.output.content.text = answer_of(attempt, record.item.input.text.rpartition(" ")[2], talk.mark)
+        fill_usage(answer.output.usage, attempt, talk.manners)
         return answer
 
     def wrong(self, record: Any) -> Any:
@@ -330,12 +342,12 @@ class Scorer(Role):
     def empty(self, record: Any) -> Any:
         return scorer_pb2.ScoreAnswer(trial_id=record.trial_id, attempt=record.attempt)
 
-    def honest(self, record: Any, attempt: Attempt, manners: Manners) -> Any:
+    def honest(self, record: Any, attempt: Attempt, talk: Talk) -> Any:
         content = record.output.content.text
         answer = self.empty(record)
         score = answer.scores.add(status=score_pb2.SCORE_STATUS_SCORED, value=score_of(content))
         score.explanation = explanation_of(content, attempt.number)
-        fill_usage(score.usage, attempt, manners)
+        fill_usage(score.usage, attempt, talk.manners)
         return answer
 
     def wrong(self, record: Any) -> Any:

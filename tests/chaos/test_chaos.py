@@ -26,8 +26,7 @@ SCENARIO = Scenario(
     capabilities="cancel progress",
     slowness=0.01,
     resume=False,
-    rescore=False,
-    runs=(RunPlan(40, 2, ("builtin", "chaos"), False, LIMITS, 4),),
+    runs=(RunPlan(40, 2, ("includes", "chaos"), False, LIMITS, 4),),
     blows=(Blow(0.4, "kill_server", 0, "target", 0.5), Blow(0.7, "kill_plugin", 0, "scorer", 0.5)),
 )
 
@@ -112,7 +111,7 @@ def test_faults_in_the_calls_are_found(played: Path, copy: Path) -> None:
     scored = next(call for call in logs["scorer"] if call.word == "asked")
 
     def found(role: str, *more: calls.Call) -> str:
-        return "; ".join(calls.faults(copy, {**logs, role: [*logs[role], *more]}, ()))
+        return "; ".join(calls.faults(copy, SCENARIO.seed, {**logs, role: [*logs[role], *more]}, ()))
 
     assert found("target") == ""
     assert "is asked 2 times" in found("target", asked)
@@ -123,7 +122,7 @@ def test_faults_in_the_calls_are_found(played: Path, copy: Path) -> None:
     assert "were granted" in found("target", asked._replace(word="over"))
     moment = calls.Stored({role: len(log) for role, log in logs.items()}, {(asked.run, asked.trial)}, set())
     again = {**logs, "target": [*logs["target"], asked._replace(attempt=2999)]}
-    assert "although the answer was stored" in "; ".join(calls.faults(copy, again, [moment]))
+    assert "although the answer was stored" in "; ".join(calls.faults(copy, SCENARIO.seed, again, [moment]))
     spoil(copy, "UPDATE output SET content = 'another' WHERE id = (SELECT min(id) FROM output)")
     assert "of another attempt" in found("target")
 

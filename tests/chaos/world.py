@@ -60,22 +60,39 @@ class World:
         """Start the server, if it does not run."""
         if self.server is not None and self.server.poll() is None:
             return
+        self.server = self._start(self.address)
+        # Through a pipe: what it says must not fail because no file can grow.
+        copier = threading.Thread(target=self._copy, args=(self.server.stdout,))
+        copier.start()
+        self._threads.append(copier)
+
+    def start_rival(self) -> subprocess.Popen[bytes]:
+        """Start one more server over the same file, at an address of its own."""
+        return self._start(f"unix:{self.folder}/rival")
+
+    async def said_by(self, rival: subprocess.Popen[bytes]) -> str:
+        """What a rival has said, once it has ended; one that does not end is killed."""
+        try:
+            said, _ = await asyncio.to_thread(rival.communicate, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            rival.kill()
+            said, _ = rival.communicate()
+            return f"it does not end; {said.decode(errors='replace')}"
+        return said.decode(errors="replace")
+
+    def _start(self, address: str) -> subprocess.Popen[bytes]:
         config = {
-            "listen": self.address,
+            "listen": address,
             "db": str(self.db),
             "resume": self.scenario.resume,
             "commands": [self.command(role) for role in ("target", "scorer")],
             "limits": {"grace": "500ms"},
         }
         words = [str(HERE / "server.py"), json.dumps(config), str(self.folder), str(self.scenario.slowness)]
-        self.server = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, *words], cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        # Through a pipe: what it says must not fail because no file can grow.
-        copier = threading.Thread(target=self._copy, args=(self.server.stdout,))
-        copier.start()
-        self._threads.append(copier)
 
     async def keep_target_running(self) -> None:
         """Start the target that listens at an address, whenever it does not run, as whoever looks after it would."""
@@ -123,10 +140,11 @@ class World:
             process for process in self.family() if _is_plugin(process, role)
         ]
 
-    def family(self) -> list[psutil.Process]:
-        """Everything that the server has started, and what that has."""
+    def family(self, server: subprocess.Popen[bytes] | None = None) -> list[psutil.Process]:
+        """Everything that the server, or another one, has started, and what that has."""
+        server = server or self.server
         try:
-            return [] if self.server is None else psutil.Process(self.server.pid).children(recursive=True)
+            return [] if server is None else psutil.Process(server.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
 
