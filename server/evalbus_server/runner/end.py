@@ -43,7 +43,9 @@ def cancel(floor: Floor, run_id: str) -> Run:
 
 
 def _cancel_at_rest(floor: Floor, run: Run) -> Run:
-    if run.counts.pending == 0:  # only a retry of it was to go on
+    if run.counts.pending == 0:
+        if not floor.store.retries_left(run):  # all is done but its end, which comes by itself
+            return run
         floor.store.give_up_retry(run.id)
         verdict = summarise_at_once(floor, replace(run, state=RunState.COMPLETED)).verdict
         return floor.store.change_state(run.id, RunState.COMPLETED, reason=RETRY_CANCELLED, verdict=verdict)

@@ -281,3 +281,30 @@ async def test_a_fault_while_the_last_numbers_are_made_leaves_a_run_that_can_be_
         assert again.state is RunState.COMPLETED
         assert world.asked.total() == 3
         assert not said(d)
+
+
+async def test_a_run_that_has_all_but_its_end_is_not_ended_by_a_cancel_with_what_it_is_not_to_keep(tmp_path: Path):
+    """Its process died between the last result and the end: whoever goes on with it makes that, and nothing is asked."""
+    items = [Item(f"i{n}", "question", f"{SECRET} {n}", output=Output(f"{SECRET} {n}")) for n in range(3)]
+    async with desk(tmp_path, items) as d:
+        experiment = d.experiment({}, scorers=[{"use": "exact_match"}], keep={"outputs": False, "scores": False})
+        run = await d.runs.start(experiment)
+        holds = d.runs.watch(run.id, 0, results=True)  # so the end waits for somebody who takes nothing
+        await until(lambda: d.rows("SELECT count(*) FROM result") == [(3,)])
+        task = d.runs._floor.working[run.id].task
+        assert task is not None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        del holds
+        d.store.interrupt_orphans()
+
+        going_on = asyncio.create_task(d.runs.resume_stopped(d.runs.take_up_stopped()))
+        cancelled = d.runs.cancel(run.id)
+        await going_on
+        ended = await d.runs.wait(run.id)
+
+        assert (cancelled.state, cancelled.counts.pending) == (RunState.INTERRUPTED, 0)
+        assert (ended.state, ended.reason, ended.counts.passed) == (RunState.COMPLETED, "", 3)
+        assert d.rows("SELECT count(*) FROM score") == [(0,)]
+        assert d.store.kept_summary(ended) is not None
+        assert d.rows("SELECT DISTINCT content FROM output") == [("[not kept]",)]
