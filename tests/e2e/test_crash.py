@@ -207,8 +207,10 @@ def test_a_killed_run_is_resumed_where_it_stood(desk: Desk):
     """What is stored is not asked again, neither of the target nor of the scorer, and every trial ends once (RC-07)."""
     process = desk.start()
     desk.wait_for_lines("scorer", ITEMS / 2)
+    children = family(process)
     process.kill()
     ended(process)
+    psutil.wait_procs(children, timeout=ORPHANS_LIVE)  # plugins write down what they were sent until they are ended
     outputs = {f"i{trial:03}" for (trial,) in desk.rows("SELECT trial FROM output")}
     scores = {f"i{trial:03}" for (trial,) in desk.rows("SELECT trial FROM score WHERE key = 1")}
     before = {kind: len(desk.lines(kind)) for kind in ("target", "scorer")}
