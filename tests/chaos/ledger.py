@@ -338,7 +338,8 @@ def states_are_legal(kept: Kept) -> Iterator[str]:
     for row in kept.events:
         body = json.loads(row["body"])
         if row["kind"] == "state":
-            if body["state"] not in _MAY_FOLLOW[state]:
+            retry_is_over = body["state"] == COMPLETED and body["reason"].startswith("CANCELLED: the retry")
+            if body["state"] not in _MAY_FOLLOW[state] and not (state in (PAUSED, INTERRUPTED) and retry_is_over):
                 yield f"event {row['sequence']}: state {body['state']} follows state {state}"
             state = body["state"]
         elif row["kind"] == "trials" and state != RUNNING:
