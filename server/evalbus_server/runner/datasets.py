@@ -27,12 +27,11 @@ from evalbus_server.model.dataset import (
     checked_name,
 )
 from evalbus_server.model.run import DatasetVersion
+from evalbus_server.runner.disk import clear_disk
 from evalbus_server.store import Staging, Store
 
 PAGE = 256
 CUT_TRIES = 40
-BETWEEN_TRIES = 0.05
-"""Seconds between two tries to cut the log."""
 MOST_ITEMS = 1_000
 """Items that one call may add, update or delete."""
 MOST_SCORERS = 100
@@ -182,10 +181,8 @@ class Datasets:
         purged = await self._purged(name, ids)
         for run_id in purged.runs:
             self._ring(run_id)
-        for _ in range(CUT_TRIES):
-            if self._store.cut_log():
-                return purged
-            await asyncio.sleep(BETWEEN_TRIES)
+        if await clear_disk(self._store, CUT_TRIES):
+            return purged
         raise StoreTrouble(
             Reason.DATABASE_LOCKED, "a reader still holds what was purged in the log: purge again when it is gone"
         )

@@ -14,6 +14,7 @@ from evalbus_server.model.bounds import Keep
 from evalbus_server.model.event import Event
 from evalbus_server.model.run import Run, RunState
 from evalbus_server.model.summary import Summary
+from evalbus_server.runner.disk import clear_disk
 from evalbus_server.runner.floor import Floor, Holder
 from evalbus_server.store import Extent
 from evalbus_server.watch.follow import Idle, Notice
@@ -22,8 +23,6 @@ from evalbus_server.wire.summary import summary_to_bytes
 HOLDERS_GET = 30.0
 """Seconds that those who follow the results of a run get to take the last of them."""
 CUT_TRIES = 50
-BETWEEN_TRIES = 0.1
-"""Seconds between two tries to cut the log, which readers may need for a moment."""
 LAST = (RunState.COMPLETED, RunState.CANCELLED, RunState.ABORTED)
 """States in which a run has nothing left that it would go on from."""
 
@@ -45,10 +44,8 @@ async def take_out(floor: Floor, run: Run, summarise: Callable[[Run], Awaitable[
         floor.store.keep_summary(run.id, summary_to_bytes(await summarise(run)))
     for _ in floor.store.scrub_run(run.id, Extent(keep, single_scores=completed, unjudged=run.state in LAST)):
         await asyncio.sleep(0)
-    for _ in range(CUT_TRIES):
-        if floor.store.cut_log():
-            return
-        await asyncio.sleep(BETWEEN_TRIES)
+    if await clear_disk(floor.store, CUT_TRIES):
+        return
     _log.warning("a reader still holds in the log what the run does not keep", run=run.id)
 
 
@@ -58,7 +55,7 @@ def take_back(floor: Floor, run: Run) -> None:
     if not keep.outputs:
         for _ in floor.store.scrub_run(run.id, Extent(keep, judged=False, unjudged=True)):
             pass  # no more than were on their way at once
-        floor.store.cut_log()
+        floor.store.cut_log()  # the rest follows when the run, or another one, comes to its end
 
 
 async def _wait_for_holders(floor: Floor, run: Run) -> None:

@@ -142,11 +142,13 @@ def begin(
     return begun.steps(ids)
 
 
-def finish(connection: Connection, note: Note) -> None:
-    """Finish purges that were broken off."""
-    for dataset, id in connection.rows(_UNDONE):
+def finish(connection: Connection, note: Note) -> bool:
+    """Finish purges that were broken off; whether there were any."""
+    undone = connection.rows(_UNDONE)
+    for dataset, id in undone:
         for _ in Purge(connection, dataset, note).steps([id]):
             pass
+    return bool(undone)
 
 
 def is_any(connection: Connection) -> bool:

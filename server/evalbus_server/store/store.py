@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from evalbus_server.model.event import ContentPurged, LimitsChanged, StateChange
 from evalbus_server.model.numbers import RunMetric
 from evalbus_server.model.run import DatasetVersion, Run, RunState, Verdict
 from evalbus_server.model.trial import Changes, position_of
-from evalbus_server.store import cache, commit, datasets, edits, numbers, purge, removal, retry, runs, scrub
+from evalbus_server.store import cache, commit, datasets, edits, numbers, purge, removal, retry, runs, scrub, traces
 from evalbus_server.store.checkpoint import Checkpointer
 from evalbus_server.store.commit import Committed, Stamp
 from evalbus_server.store.connection import check_place, connect_reading, connect_writing
@@ -33,6 +34,9 @@ _LONGEST_PAUSE = 0.005
 """Seconds between two commits under load, at most; four times what the last one took if that is less."""
 _LOOKED_AFTER = 1.0
 """Seconds of writing after which it is looked whether the file is still there."""
+_TRIES = 50
+_BETWEEN_TRIES = 0.01
+"""Seconds between two tries to wipe, while a reader, or the thread that moves the log, is at it."""
 
 
 def open_store(path: str | Path, *, clock: Callable[[], float] = time.time) -> Store:
@@ -73,8 +77,7 @@ class Store(Reader):
         """Positions of purged items, by run."""
         self._era = self._begin_era()
         self._has_purged = purge.is_any(self._connection)
-        if self._has_purged:
-            purge.finish(self._connection, self._note_purged)
+        unfinished = self._has_purged and purge.finish(self._connection, self._note_purged)
         self._files = _identities(path)
         self._looked = time.monotonic()
         self._lost = False
@@ -83,6 +86,8 @@ class Store(Reader):
         self._checkpointer = Checkpointer(path)
         self._connection.note_commit = self._checkpointer.note_commit
         self._checkpointer.note_commit()  # What was written before, and by those before.
+        if unfinished:
+            self._clear_disk()
 
     def close(self) -> None:
         """Close the database in order, and let go of it; a second time does nothing."""
@@ -261,6 +266,17 @@ class Store(Reader):
             self._checkpointer.note_all_moved()
         return cut
 
+    def wipe(self) -> Iterator[bool]:
+        """Overwrite what may be left in the file of rows that were moved before they were overwritten; see traces.py.
+
+        Step by step; each says whether it could be done, or has to wait for a reader.
+
+        Raises:
+            StoreTrouble: the file cannot be written.
+        """
+        self.check()
+        return traces.wipe(self._connection, self.cut_log)
+
     def remember(self, run_id: str, answers: Sequence[tuple[str, int]]) -> None:
         """Remember stored outputs of a run, (key, trial id) each, but those of purged items; see cache.py.
 
@@ -436,7 +452,18 @@ class Store(Reader):
         if not keep.everything:
             for _ in self.scrub_run(run_id, Extent(keep)):
                 pass
-            self.cut_log()
+            self._clear_disk()
+
+    def _clear_disk(self) -> None:
+        """Let nothing be left on the disk of what was overwritten before anybody works here, unless somebody reads it."""
+        tries = _TRIES
+        with contextlib.suppress(StoreTrouble):
+            for wiped in self.wipe():
+                if not wiped:
+                    tries -= 1
+                    if not tries:
+                        return
+                    time.sleep(_BETWEEN_TRIES)
 
     def stopped_runs(self) -> list[str]:
         """The runs that are INTERRUPTED because the process that worked on them ended, the oldest first."""
