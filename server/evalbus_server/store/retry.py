@@ -100,7 +100,7 @@ def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -
     if not marked:
         return 0
     (session,) = raw.execute("SELECT session FROM progress WHERE run = ?", (run,)).fetchone()
-    keep = _Keeper(raw, run, session, now)
+    keep = Keeper(raw, run, session, now)
     for score in changes.scores:
         scorer = marked.pop((score.trial_id, score.key), None)
         if scorer is None:
@@ -132,16 +132,18 @@ def _found_again(before: Failure, now: Failure | None) -> bool:
     return before.origin is FailureOrigin.SERVER and now is not None and now.reason == before.reason
 
 
-class _Keeper:
+class Keeper:
     """Keeps failures that stood in a result, unless an attempt has them already."""
 
     def __init__(self, raw: sqlite3.Connection, run: int, session: int, now: float) -> None:
+        """They are numbered as the last ones before a *session*."""
         self._raw = raw
         self._run = run
         self._last = (session - 1) * 1000 + _LAST
         self._now = now
 
     def among_attempts(self, trial_id: int, role: int, failure: Failure, usage: Usage | None) -> None:
+        """Keep one, of a trial and of who was asked, with what that took, in the open transaction."""
         text = rows.write_failure(failure)
         known = self._raw.execute(_KNOWN, (self._run, trial_id, text)).fetchone()
         if known is not None and usage is None:

@@ -308,3 +308,33 @@ async def test_a_run_that_has_all_but_its_end_is_not_ended_by_a_cancel_with_what
         assert d.rows("SELECT count(*) FROM score") == [(0,)]
         assert d.store.kept_summary(ended) is not None
         assert d.rows("SELECT DISTINCT content FROM output") == [("[not kept]",)]
+
+
+async def test_what_scorers_took_for_outputs_that_were_taken_back_still_counts(tmp_path: Path):
+    """They are asked again with the target."""
+
+    async def quick(item: Item, output: Output) -> Score:
+        return Score.scored(1.0, usage=Usage(7, calls=1))
+
+    async with desk(tmp_path, numbered(3)) as d:
+        world = World()
+        world.held = {"i0", "i1", "i2"}
+        world.gate.clear()
+        plugins = {**world.plugins, "quick": scorer_plugin("quick")(quick)}
+        run = await d.runs.start(d.experiment(plugins, keep={"outputs": False}), given=plugins)
+        await until(lambda: d.rows("SELECT count(*) FROM score") == [(3,)] and len(world.scored) == 3)
+        d.runs.cancel(run.id)
+        assert (await d.runs.wait(run.id)).state is RunState.CANCELLED
+        assert d.rows("SELECT count(*) FROM output") == d.rows("SELECT count(*) FROM score") == [(0,)]
+        assert d.rows(
+            "SELECT DISTINCT role, attempt, failure ->> '$.reason', input_tokens FROM attempt ORDER BY role"
+        ) == [
+            (-1, 1001, "NOT_KEPT", 10),
+            (1, 1999, "NOT_KEPT", 7),
+        ]
+
+        world.gate.set()
+        await d.runs.resume(run.id, given=plugins)
+        assert (await d.runs.wait(run.id)).state is RunState.COMPLETED
+        usage = (await d.runs.summary(run.id)).usage
+        assert (usage.input_tokens, usage.calls) == (2 * 3 * (10 + 7), 2 * 3 * 2)
