@@ -14,6 +14,8 @@ from evalbus_server.model.trial import AttemptRecord, Changes, epoch_of, positio
 from evalbus_server.store import rows
 from evalbus_server.store.connection import Connection
 from evalbus_server.store.documents import dumps
+from evalbus_server.store.runs import OfRun
+from evalbus_server.store.trials import so_far
 
 _ERRORED_SCORE = 3
 _LAST = 999
@@ -35,6 +37,12 @@ _MARK_UNANSWERED = f"""
 _MARKED_WITHOUT_SCORES = """
     SELECT trial FROM retry m WHERE run = :run AND key = -1
     AND NOT EXISTS (SELECT 1 FROM retry k WHERE k.run = m.run AND k.trial = m.trial AND k.key >= 0)
+"""
+_MARKED = "SELECT trial FROM retry WHERE run = :run AND key = -1"
+_SCORES = f"SELECT trial, {rows.SCORE} FROM score WHERE {rows.OF_TRIALS}"
+_COUNT_AGAIN = f"""
+    UPDATE result SET attempts = ?, {", ".join(f"{column.strip()} = ?" for column in rows.USAGE.split(","))}
+    WHERE run = ? AND position = ? AND epoch = ?
 """
 _GIVEN_UP = Failure(FailureCategory.CANCELLED, "the retry was cancelled", "CANCELLED", FailureOrigin.SERVER, False)
 _MARK_SCORES = """
@@ -68,18 +76,33 @@ def mark(connection: Connection, run: int, outputs: int, keys: Sequence[ScoreKey
     return left(connection, run)
 
 
-def give_up(connection: Connection, run: int, now: float) -> None:
-    """Let what is marked stand, in the open transaction, without what has come for it so far.
+def give_up(of: OfRun, now: float) -> None:
+    """Let what is marked stand, in the open transaction, without what has come for it so far; that was consumed, though.
 
     A trial whose target had failed has no mark for a score; a new output of it is kept among the attempts.
     """
-    trials = dumps([trial for (trial,) in connection.rows(_MARKED_WITHOUT_SCORES, {"run": run})])
-    failure = rows.write_failure(_GIVEN_UP)
-    of_trials = {"run": run, "trials": trials}
+    connection, run = of.connection, of.number
+    marked = [trial for (trial,) in connection.rows(_MARKED, {"run": run})]
+    trials = [trial for (trial,) in connection.rows(_MARKED_WITHOUT_SCORES, {"run": run})]
+    of_trials = {"run": run, "trials": dumps(trials)}
+    take_back(of, of_trials, _GIVEN_UP, now)
+    connection.execute("DELETE FROM retry WHERE run = :run", {"run": run})
+    for trial, (attempts, usage) in so_far(of, marked).items():
+        connection.execute(_COUNT_AGAIN, (attempts, *rows.usage_row(usage), run, position_of(trial), epoch_of(trial)))
+
+
+def take_back(of: OfRun, of_trials: dict[str, object], why: Failure, now: float) -> None:
+    """Make outputs of trials failed attempts, in the open transaction, and their scores too: what they consumed counts."""
+    connection = of.connection
+    failure = rows.write_failure(why)
     connection.execute(rows.OUTPUTS_TO_ATTEMPTS, {**of_trials, "now": now, "failure": failure})
+    keeper = _Keeper(connection.raw, of.number, of.run.session + 1, now)
+    for trial, *columns in connection.rows(_SCORES, of_trials):
+        key, stored = rows.read_score(tuple(columns))
+        if stored.score.usage is not None:
+            keeper.among_attempts(trial, of.run.score_keys[key].scorer, why, stored.score.usage)
     for table in ("score", "output"):
         connection.execute(f"DELETE FROM {table} WHERE {rows.OF_TRIALS}", of_trials)
-    connection.execute("DELETE FROM retry WHERE run = :run", {"run": run})
 
 
 def left(connection: Connection, run: int) -> int:
@@ -100,7 +123,7 @@ def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -
     if not marked:
         return 0
     (session,) = raw.execute("SELECT session FROM progress WHERE run = ?", (run,)).fetchone()
-    keep = Keeper(raw, run, session, now)
+    keep = _Keeper(raw, run, session, now)
     for score in changes.scores:
         scorer = marked.pop((score.trial_id, score.key), None)
         if scorer is None:
@@ -132,7 +155,7 @@ def _found_again(before: Failure, now: Failure | None) -> bool:
     return before.origin is FailureOrigin.SERVER and now is not None and now.reason == before.reason
 
 
-class Keeper:
+class _Keeper:
     """Keeps failures that stood in a result, unless an attempt has them already."""
 
     def __init__(self, raw: sqlite3.Connection, run: int, session: int, now: float) -> None:

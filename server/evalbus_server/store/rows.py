@@ -65,9 +65,9 @@ OF_TRIALS = "run = :run AND trial IN (SELECT value FROM json_each(:trials))"
 OUTPUTS_TO_ATTEMPTS = f"""
     INSERT OR IGNORE INTO attempt (run, trial, role, attempt, sent_at, duration, category, failure, {_USAGE})
     SELECT run, trial, -1, attempt, :now, coalesce(latency, 0), {FailureCategory.CANCELLED.value}, :failure, {_USAGE}
-    FROM output WHERE {OF_TRIALS}
+    FROM output WHERE {OF_TRIALS} AND attempt > 0
 """
-"""Outputs that are taken back are kept as failed attempts, for what they have consumed."""
+"""Outputs that are taken back are kept as failed attempts, for what they have consumed; not those that nobody was asked for."""
 
 
 def qualified(table: str, columns: str) -> str:
@@ -130,7 +130,7 @@ def output_rows(run: int, first: int, records: Iterable[OutputRecord]) -> Batch:
         if bare and latency is not None and content is not None and content.kind == "text":
             plain.append((id, run, trial_id, attempt, attempts, latency, content.body))
         else:
-            values = (*_usage_row(usage), *_value_row(content), *_value_row(answer), metadata or None, detail)
+            values = (*usage_row(usage), *_value_row(content), *_value_row(answer), metadata or None, detail)
             full.append((id, run, trial_id, attempt, attempts, latency, *values))
     return {_PLAIN_OUTPUT: plain, _OUTPUT_RECORD: full}
 
@@ -200,7 +200,7 @@ def attempt_rows(run: int, records: Iterable[AttemptRecord]) -> Batch:
             _finite(record.duration),
             record.failure.category,
             write_failure(record.failure),
-            *_usage_row(record.usage),
+            *usage_row(record.usage),
         )
         for record in records
     ]
@@ -218,7 +218,7 @@ def result_rows(run: int, records: Iterable[ResultRecord]) -> Batch:
             plain.append(key)
         else:
             fault = _NO_VALUE if failure is None else (failure.category, write_failure(failure))
-            full.append((*key, *fault, *_usage_row(usage)))
+            full.append((*key, *fault, *usage_row(usage)))
     return {_PLAIN_RESULT: plain, _RESULT_RECORD: full}
 
 
@@ -313,7 +313,8 @@ def _some_value(body: str | bytes, type: str | None) -> Value:
     return Value(body, "json")
 
 
-def _usage_row(usage: Usage | None) -> Row:
+def usage_row(usage: Usage | None) -> Row:
+    """The columns of USAGE."""
     if usage is None:
         return _NO_USAGE
     cost = usage.cost

@@ -17,7 +17,7 @@ from evalbus_server.model.trial import EPOCH_BITS, trial_id_of
 from evalbus_server.store import purge, rows
 from evalbus_server.store.connection import Row
 from evalbus_server.store.documents import dumps
-from evalbus_server.store.retry import Keeper
+from evalbus_server.store.retry import take_back
 from evalbus_server.store.runs import OfRun
 
 GONE = "[not kept]"
@@ -50,7 +50,6 @@ _EMPTY_PLAIN_SCORES = f"""
     UPDATE score SET label = '', explanation = iif(explanation = '', '', :gone)
     WHERE {rows.OF_TRIALS} AND detail IS NULL AND (label <> '' OR explanation NOT IN ('', :gone))
 """
-_SCORES = f"SELECT trial, {rows.SCORE} FROM score WHERE {rows.OF_TRIALS}"
 _DETAILED_SCORES = f"SELECT trial, {rows.SCORE} FROM score WHERE {rows.OF_TRIALS} AND detail IS NOT NULL"
 _TAKEN_BACK = Failure(
     FailureCategory.CANCELLED, GONE, "NOT_KEPT", FailureOrigin.SERVER, False
@@ -145,20 +144,12 @@ def _without_words(text: str, keep: Keep) -> str:
 
 
 def _take_back(of: OfRun, now: float) -> Iterator[None]:
-    """Make outputs that no result rests on failed attempts, and their scores too: what they consumed still counts."""
+    """Take outputs back that no result rests on: what they consumed still counts."""
     base = of.outputs << rows.RUN_BITS
     place = {"run": of.number, "after": base, "end": base + _LAST_N + 1}
-    failure = rows.write_failure(_TAKEN_BACK)
-    keeper = Keeper(of.connection.raw, of.number, of.run.session + 1, now)
     while page := of.connection.rows(PAGE_OF_UNJUDGED, place):
-        trials = {"run": of.number, "trials": dumps([trial for _, trial, unjudged in page if unjudged])}
+        trials = dumps([trial for _, trial, unjudged in page if unjudged])
         with of.connection.transaction():
-            of.connection.execute(rows.OUTPUTS_TO_ATTEMPTS, {**trials, "now": now, "failure": failure})
-            for trial, *columns in of.connection.rows(_SCORES, trials):
-                key, stored = rows.read_score(tuple(columns))
-                if stored.score.usage is not None:
-                    keeper.among_attempts(trial, of.run.score_keys[key].scorer, _TAKEN_BACK, stored.score.usage)
-            for table in ("score", "output"):
-                of.connection.execute(f"DELETE FROM {table} WHERE {rows.OF_TRIALS}", trials)
+            take_back(of, {"run": of.number, "trials": trials}, _TAKEN_BACK, now)
         yield
         place["after"] = page[-1][0]

@@ -347,8 +347,9 @@ class Store(Reader):
         Raises:
             NotFound: RUN_NOT_FOUND.
         """
+        of = self._of(self.run(run_id))
         with self._connection.transaction(durable=True):
-            retry.give_up(self._connection, self._numbers(run_id)[0], self._clock())
+            retry.give_up(of, self._clock())
         self._standings.pop(run_id, None)
 
     def set_metrics(self, run_id: str, metrics: Mapping[int, Sequence[RunMetric]]) -> None:

@@ -75,6 +75,9 @@ OUTPUTS_WITH_ITEMS = f"""
     FROM json_each(:ids) j CROSS JOIN output o ON o.id = j.value
     CROSS JOIN item i ON i.dataset = :dataset AND i.position = o.trial & 4294967295 AND {AS_OF}
 """
+OUTPUTS_OF_TRIALS = """
+    SELECT o.id FROM json_each(:trials) j CROSS JOIN output o ON o.run = :outputs AND o.trial = j.value
+"""
 SCORES_OF_TRIALS = f"""
     SELECT s.trial, {rows.qualified("s", rows.SCORE)}
     FROM json_each(:trials) j CROSS JOIN score s ON s.run = :run AND s.trial = j.value
@@ -171,6 +174,16 @@ def earlier(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage |
         attempts, usage = found.get(trial_id, (0, None))
         found[trial_id] = (attempts + (role == -1), _both(usage, rows.read_usage(tuple(columns))))
     return found
+
+
+def so_far(of: OfRun, trial_ids: Sequence[int]) -> dict[int, tuple[int, Usage | None]]:
+    """Attempts at the target for each of some trials, and what all attempts at it consumed, as far as it is stored."""
+    found: dict[int, tuple[int, Usage | None]] = dict.fromkeys(trial_ids, (0, None)) | earlier(of, trial_ids)
+    place = {"outputs": of.outputs, "trials": dumps(list(trial_ids))}
+    ids = [id for (id,) in of.connection.rows(OUTPUTS_OF_TRIALS, place)]
+    trials = _open_trials(of, ids) if ids else {}
+    _add_scores(of, trials)
+    return found | {trial_id: (trial.attempts, trial.usage) for trial_id, trial in trials.items()}
 
 
 def matching(patterns: Sequence[str]) -> Callable[[str], bool] | None:

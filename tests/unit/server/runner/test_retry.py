@@ -267,6 +267,17 @@ async def test_a_budget_counts_what_was_used_up_once(tmp_path: Path):
         assert usage.input_tokens + usage.output_tokens == 140
 
 
+def stored_tokens(d: Desk) -> int:
+    """Input tokens of all that is stored: attempts that failed, outputs, and scores."""
+    told = [d.rows(f"SELECT coalesce(sum(input_tokens), 0) FROM {table}")[0][0] for table in ("attempt", "output")]
+    return sum(told) + d.rows("SELECT coalesce(sum(detail ->> '$.usage.input_tokens'), 0) FROM score")[0][0]
+
+
+def stored_attempts(d: Desk) -> int:
+    """Attempts at the target that are stored, whether they failed or not."""
+    return sum(d.rows("SELECT count(*) FROM output")[0] + d.rows("SELECT count(*) FROM attempt WHERE role = -1")[0])
+
+
 @pytest.mark.parametrize("paused_before", [False, True])
 async def test_a_cancelled_retry_leaves_the_run_completed_as_it_was_and_can_be_made_again(
     tmp_path: Path, paused_before: bool
@@ -296,7 +307,10 @@ async def test_a_cancelled_retry_leaves_the_run_completed_as_it_was_and_can_be_m
         assert d.rows("SELECT count(*) FROM retry") == [(0,)]
         assert {row[0] for row in d.rows("SELECT trial FROM output")} == {0, *range(3, 10)}
         assert not d.rows("SELECT 1 FROM score WHERE trial IN (1, 2)")
-        assert (await d.runs.summary(run.id)).run == ended
+        summary = await d.runs.summary(run.id)
+        assert summary.run == ended
+        assert (summary.usage.input_tokens, summary.attempts) == (stored_tokens(d), stored_attempts(d))
+        assert d.rows("SELECT attempts FROM result WHERE position IN (1, 2)") == [(2,), (2,)]
 
         hold.set()
         world.repaired()
