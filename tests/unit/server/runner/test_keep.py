@@ -338,3 +338,18 @@ async def test_what_scorers_took_for_outputs_that_were_taken_back_still_counts(t
         assert (await d.runs.wait(run.id)).state is RunState.COMPLETED
         usage = (await d.runs.summary(run.id)).usage
         assert (usage.input_tokens, usage.calls) == (2 * 3 * (10 + 7), 2 * 3 * 2)
+
+
+async def test_an_output_that_the_dataset_brings_is_taken_back_without_counting_as_an_attempt(tmp_path: Path):
+    items = [Item(f"i{n}", "question", output=Output(f"{SECRET} {n}")) for n in range(3)]
+    async with desk(tmp_path, items) as d:
+        world = World()
+        world.held = {"i0", "i1", "i2"}
+        world.gate.clear()
+        plugins = {"s": scorer_plugin("s")(world.scorer)}
+        run = await d.runs.start(d.experiment(plugins, keep={"outputs": False}), given=plugins)
+        await until(lambda: len(world.scored) == 3)
+        d.runs.cancel(run.id)
+
+        assert (await d.runs.wait(run.id)).state is RunState.CANCELLED
+        assert d.rows("SELECT count(*) FROM output") == d.rows("SELECT count(*) FROM attempt") == [(0,)]
