@@ -237,7 +237,7 @@ def results_have_their_ground(kept: Kept) -> Iterator[str]:
                 yield f"trial {trial} has outcome {row['outcome']} and no output"
             if (kept.judges(trial) is None) > (_reason(row) in ("SCORER_UNKNOWN", ITEM_PURGED)):
                 yield f"trial {trial} names an unknown scorer, and failed with {_reason(row)}"
-        elif kept.without_scores or _was_purged(row):
+        elif kept.without_scores or _was_purged(row) or _was_unanswered(kept, trial, row):
             continue
         elif set(kept.scores[trial]) != kept.judges(trial):
             yield f"trial {trial} has a result, and scores {sorted(kept.scores[trial])} of {kept.judges(trial)}"
@@ -251,6 +251,11 @@ def _reason(row: Any) -> str:
 
 def _was_purged(row: Any) -> bool:
     return _reason(row) == ITEM_PURGED
+
+
+def _was_unanswered(kept: Kept, trial: int, row: Any) -> bool:
+    """Whether there was no output to be scored, in the run that has it now: it was retried after this one."""
+    return kept.run["source"] is not None and row["outcome"] == ERRORED and not kept.scores[trial]
 
 
 def _outcome(scores: Any) -> int:

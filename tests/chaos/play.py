@@ -224,8 +224,11 @@ class Player:
         for _ in range(ROUNDS):
             self.world.start_server()
             try:
-                async with asyncio.timeout(PATIENCE), self.client() as client:
-                    states = [await self._take_up(client, *each) for each in list(self.ids.items())]
+                async with self.client() as client:
+                    states = []
+                    for each in list(self.ids.items()):
+                        async with asyncio.timeout(PATIENCE):
+                            states.append(await self._take_up(client, *each))
             except CallFailed as failed:
                 self.refused(failed, "the end")
                 await asyncio.sleep(0.2)

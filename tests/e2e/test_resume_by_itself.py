@@ -185,7 +185,9 @@ async def test_a_run_that_is_about_to_go_on_can_be_cancelled(tmp_path: Path):
             going_on = asyncio.create_task(runs.resume_stopped(stopped))
             await asyncio.sleep(0)
             cancelled = runs.cancel(run_id)
+            again = runs.cancel(run_id)
             assert cancelled.state.name == "CANCELLED"
+            assert (again.state, again.last_sequence) == (cancelled.state, cancelled.last_sequence)
             await going_on
             assert (await served.client.get(run_id)).state is RunState.CANCELLED
     assert calls.asked == asked

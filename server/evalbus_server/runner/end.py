@@ -31,11 +31,12 @@ def cancel(floor: Floor, run_id: str) -> Run:
     run = floor.store.run(run_id)
     working = floor.working.get(run.id)
     if working is None:
-        if run.state.over and run.id not in floor.resuming:
-            return run
-        if run.state is RunState.PAUSED or run.id in floor.resuming:
+        about_to_go_on = run.id in floor.resuming and run.state is RunState.INTERRUPTED
+        if run.state is RunState.PAUSED or about_to_go_on:
             run = _cancel_at_rest(floor, run)
             floor.bell.ring(run.id)
+            return run
+        if run.state.over:
             return run
         raise Unfit(Reason.RUN_NOT_HERE, f"run {run.id} is carried out by another process; ask that one")
     end(working, RunState.CANCELLED, "CANCELLED: on request", grace=0.0)

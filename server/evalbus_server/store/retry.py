@@ -55,6 +55,7 @@ _MARKS = """
     SELECT m.trial, m.key, m.scorer FROM json_each(?) j CROSS JOIN retry m ON m.run = ? AND m.trial = j.value
 """
 _TAKE_MARK = "DELETE FROM retry WHERE run = ? AND trial = ? AND key = ?"
+_TAKE_MARKS = "DELETE FROM retry WHERE run = ? AND trial = ?"
 _OLD_SCORE = f"SELECT {rows.SCORE} FROM score WHERE run = ? AND trial = ? AND key = ?"
 _TAKE_SCORE = "DELETE FROM score WHERE run = ? AND trial = ? AND key = ?"
 _OLD_RESULT = "SELECT failure FROM result WHERE run = ? AND position = ? AND epoch = ?"
@@ -146,7 +147,7 @@ def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -
             if failure is not None and not _found_again(failure, result.failure):
                 keep.among_attempts(result.trial_id, -1, failure, None)
         raw.execute(_TAKE_RESULT, where)
-        raw.execute(_TAKE_MARK, (run, result.trial_id, -1))
+        raw.execute(_TAKE_MARKS, (run, result.trial_id))  # also of scores, where nobody was asked for them any more
     return replaced
 
 

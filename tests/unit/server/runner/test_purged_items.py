@@ -178,6 +178,21 @@ async def test_a_retry_that_finds_an_item_purged_again_counts_no_attempt(tmp_pat
         assert d.rows("SELECT count(*) FROM attempt") == [(0,)]
 
 
+async def test_a_retry_of_a_score_whose_item_is_purged_leaves_nothing_to_be_retried(tmp_path: Path):
+    async def judge(item: Item, output: Output) -> float:
+        raise TrialFailed.invalid("no")
+
+    async with desk(tmp_path, numbered(2)) as d:
+        plugins = {**World().plugins, "s": scorer_plugin("s")(judge)}
+        run = await d.run(plugins)
+        d.store.purge_items("d", ["i1"])
+        await d.runs.retry(run.id, given=plugins)
+        ended = await d.runs.wait(run.id)
+
+        assert (ended.state, outcomes(d)[1]) == (RunState.COMPLETED, GONE)
+        assert d.rows("SELECT count(*) FROM retry") == [(0,)]
+
+
 @pytest.mark.parametrize("held", [False, True])
 async def test_a_scorer_is_not_asked_about_what_waits_for_it_once_its_item_is_purged(tmp_path: Path, held: bool):
     """A trial that another scorer judges just then ends when that one has answered, with what that took."""
