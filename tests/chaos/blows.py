@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from evalbus.client import CallFailed
 from tests.chaos.scenario import Blow
-from tests.chaos.world import gone
+from tests.chaos.world import PATIENCE, gone
 
 if TYPE_CHECKING:
     from tests.chaos.play import Player
@@ -93,12 +94,17 @@ class Blows:
                 process.kill()
 
     async def kill_guard(self, blow: Blow, run_id: str) -> None:
-        """`kill -9` of what guards a plugin."""
+        """`kill -9` of what guards a plugin: the server sees to the folder then, if nobody kills it before it can."""
         for process in self.world.plugins(blow.role)[:1]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 guard = process.parent()
                 if guard is not None and "guard.py" in " ".join(guard.cmdline()):
+                    folder = Path(guard.environ()["EVALBUS_SOCKET"]).parent
                     guard.kill()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(PATIENCE / 2):
+                            while folder.exists():
+                                await asyncio.sleep(0.01)
 
     async def stop_plugin(self, blow: Blow, run_id: str) -> None:
         """A plugin stands still for a while."""
