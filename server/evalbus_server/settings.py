@@ -107,7 +107,7 @@ class Settings(_Part):
     @field_validator("tokens")
     @classmethod
     def _not_empty(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(tokens):
+        if not all(token.strip() for token in tokens):
             raise ValueError("an empty token lets everybody in; leave it out")
         return tokens
 
@@ -173,11 +173,15 @@ class Serving:
 def _tokens(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     if not settings.tokens:
         token = environ.get(TOKEN_VARIABLE, "")
+        if token and not token.strip():
+            raise Invalid(
+                Reason.REQUEST_INVALID, f"{TOKEN_VARIABLE} is blank; set a token, or unset it", field="tokens"
+            )
         return (token,) if token else ()
     try:
         resolved: Any = resolve_env(settings.tokens, environ, "tokens")
     except Invalid as error:
         raise Invalid(Reason.REQUEST_INVALID, str(error), field=error.field) from None
-    if not all(resolved):
+    if not all(token.strip() for token in resolved):
         raise Invalid(Reason.REQUEST_INVALID, "tokens: an empty token lets everybody in", field="tokens")
     return tuple(resolved)

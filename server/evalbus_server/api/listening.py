@@ -27,6 +27,10 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", -1),  # what is sent is bounded where it is put together
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),  # watchers may ping on a quiet stream
     ("grpc.keepalive_permit_without_calls", 1),
+    # A caller whose machine is gone says no goodbye: without these its upload would hold the dataset for hours.
+    ("grpc.keepalive_time_ms", 300_000),
+    ("grpc.http2.ping_timeout_ms", 60_000),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
