@@ -1,6 +1,7 @@
 """`evalbus run`, from the file to the exit code, with a target and a scorer in processes of their own (RC-19)."""
 
 import json
+import os
 import re
 
 import pytest
@@ -174,3 +175,28 @@ def test_a_level_that_there_is_not_is_refused(desk):
     ended = desk.run("run", "sums.yaml", env={"EVALBUS_LOG": "loud"})
     assert ended.code == 2
     assert "EVALBUS_LOG: there is no level 'loud'; set it to debug, info, warning, error" in ended.reason
+
+
+def test_another_file_of_the_same_name_is_no_version_of_the_first(desk: Desk) -> None:
+    """An edited file is, and one that was moved; any other has to say what it is."""
+    items = (desk.folder / "items.jsonl").read_text()
+    for folder in ("a", "b"):
+        (desk.folder / folder).mkdir()
+        desk.write(f"{folder}/items.jsonl", items)
+    of = ("--json", "--set")
+    assert desk.run("run", "sums.yaml", *of, "dataset.path=a/items.jsonl").document["dataset"]["version"] == 1
+    edited = items.replace("i000", "new")
+    desk.write("a/items.jsonl", edited)
+    desk.write("b/items.jsonl", items)
+    again = desk.run("run", "sums.yaml", *of, "dataset.path=a/items.jsonl")
+    other = desk.run("run", "sums.yaml", "--set", "dataset.path=b/items.jsonl")
+    named = desk.run("run", "sums.yaml", "--set", "dataset.name=mine", *of, "dataset.path=b/items.jsonl")
+    (desk.folder / "a" / "items.jsonl").unlink()
+    moved = desk.run("run", "sums.yaml", *of, "dataset.path=b/items.jsonl")
+
+    assert (again.code, again.document["dataset"]["version"]) == (0, 2)
+    assert other.code == 2
+    a, b = (os.path.realpath(desk.folder / folder / "items.jsonl") for folder in ("a", "b"))
+    assert f"the dataset 'items' comes from {a}, and {b} is another file: beside path, give it a name" in other.reason
+    assert [named.document["dataset"][key] for key in ("name", "version")] == ["mine", 1]
+    assert [moved.document["dataset"][key] for key in ("name", "version")] == ["items", 3]

@@ -184,6 +184,18 @@ def info(connection: Connection, name: str) -> DatasetInfo:
     return DatasetInfo(DatasetVersion(*found[:5]), texts[0], texts[1], texts[2], texts[3], scorers)
 
 
+def origin(connection: Connection, name: str) -> str | None:
+    """The file that gave a dataset its name."""
+    found = connection.row("SELECT origin FROM dataset WHERE name = ?", (name,))
+    return None if found is None else found[0]
+
+
+def note_origin(connection: Connection, name: str, origin: str) -> None:
+    """Note the file that gives a dataset its name."""
+    with connection.transaction():
+        connection.execute("UPDATE dataset SET origin = ? WHERE name = ?", (origin, name))
+
+
 def change_info(connection: Connection, name: str, change: InfoChange) -> None:
     """Change what does not belong to a version; there is no new version.
 

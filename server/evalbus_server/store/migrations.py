@@ -48,7 +48,8 @@ _FIRST = (
       metadata TEXT,
       input_schema TEXT,
       expected_schema TEXT,
-      scorers TEXT
+      scorers TEXT,
+      origin TEXT
     ) STRICT
     """,
     """

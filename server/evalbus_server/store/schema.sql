@@ -23,7 +23,8 @@ CREATE TABLE dataset (
   metadata TEXT,            -- a JSON object
   input_schema TEXT,        -- JSON Schema that each input must fit
   expected_schema TEXT,
-  scorers TEXT              -- JSON: who judges items that name none of their own
+  scorers TEXT,             -- JSON: who judges items that name none of their own
+  origin TEXT               -- the file that gave it its name; NULL: somebody named it
 ) STRICT;
 
 CREATE TABLE dataset_version (
