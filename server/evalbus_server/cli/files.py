@@ -105,8 +105,6 @@ async def _write(
     try:
         with whole(path) as raw, TextIOWrapper(raw, encoding="utf-8", newline="\n") as file:
             await write(file, source, summary)
-            file.flush()
-            file.detach()
     except OSError as error:
         raise Ending(ExitCode.TROUBLE, "IO", f"{option} {path}: {error.strerror or error}") from None
 
