@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from evalbus_server.cli.report import print_report, reason_of
+from evalbus_server.cli.report import notes_of, print_report, reason_of
 
 COUNTS = {"planned": 252, "passed": 139, "failed": 113, "errored": 0, "skipped": 0, "pending": 0}
 SCORE = {
@@ -111,3 +111,18 @@ def test_names_from_outside_are_no_markup():
 )
 def test_the_reason_is_one_line(changes, reason):
     assert reason_of(document(**changes)) == reason
+
+
+def test_the_end_of_a_budget_says_what_is_left_to_be_scored():
+    """Or the usage would be taken for all of it."""
+    counts = {"planned": 10, "passed": 6, "failed": 0, "errored": 0, "skipped": 0, "pending": 4}
+    spent = document(
+        state="ABORTED", reason="BUDGET: 90 of 90 tokens are used up", verdict="INCONCLUSIVE", counts=counts
+    )
+
+    (note,) = notes_of(spent)
+    assert note.startswith(
+        "usage is that of trials with a result; of the 4 others, outputs that are stored are not scored"
+    )
+    assert "`runs resume`" in note
+    assert list(notes_of({**spent, "reason": "DEADLINE: over"})) == []
