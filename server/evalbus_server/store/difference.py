@@ -2,7 +2,7 @@
 
 Only rows that belong to one of the two versions and not to the other are looked at: what has not changed has the same
 row in both. An item whose content is the same has moved if another item of both versions is before it now: items that
-were added or removed before it do not move it.
+were added or removed before it do not move it, and of two that have changed places one is named.
 """
 
 from __future__ import annotations
