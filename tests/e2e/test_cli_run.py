@@ -40,6 +40,12 @@ def test_a_run_in_which_all_errored_ends_with_3(desk):
     )
 
 
+def test_without_criteria_the_count_of_errors_is_said_once(desk):
+    ended = desk.run("run", "sums.yaml", "--set", "target.settings.broken=true", "--set", "criteria=[]")
+    assert ended.code == 3
+    assert ended.reason.startswith("evalbus: INCONCLUSIVE: 20 of 20 trials errored, each with REFUSED; see ")
+
+
 def test_a_bad_experiment_ends_with_2(desk):
     desk.write("bad.yaml", "name: x\ndataset: {path: items.jsonl}\nscorer: []\n")
     ended = desk.run("run", "bad.yaml")

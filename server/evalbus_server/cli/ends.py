@@ -35,7 +35,8 @@ def conclude(  # noqa: PLR0913  # how a run is presented
         present(document, where, as_json=as_json)
     code = code_of(document, own=own)
     if code is not ExitCode.PASS:
-        told = "; ".join(filter(None, (reason_of(document), cause and f"{cause}; see {_errored(document, where)}")))
+        reason = "" if cause.startswith(reason_of(document)) else reason_of(document)
+        told = "; ".join(filter(None, (reason, cause and f"{cause}; see {_errored(document, where)}")))
         raise Ending(code, _constant(document), told)
     return code
 
