@@ -2,8 +2,6 @@
 
 import ast
 
-import pytest
-
 from evalbus_server import RunState, Verdict
 from evalbus_server.store import open_reader
 from tests.docs.pages import PAGES, Block
@@ -26,7 +24,6 @@ def test_a_scorer_takes_15_lines() -> None:
     assert not any(isinstance(node, ast.Import) for node in imported)
 
 
-@pytest.mark.timeout(180)
 def test_the_scorer_of_the_front_page_works_the_first_time(sessions: Sessions) -> None:
     """The files of the page, copied as they are, and `evalbus run` as a process of its own."""
     session = sessions.of(FRONT)

@@ -20,7 +20,6 @@ every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
 pages_with_commands = [page for page in PAGES.values() if page.commands]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", pages_with_commands, ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_it_shows(page: Page, sessions: Sessions) -> None:
     ran = sessions.of(page).ran

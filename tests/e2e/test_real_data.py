@@ -120,7 +120,6 @@ def test_questions_to_a_bank_are_sorted_as_the_classifier_alone_sorts_them(tmp_p
 
 
 @needs("gsm8k")
-@pytest.mark.timeout(180)
 def test_school_arithmetic_is_scored_as_counted_by_hand(tmp_path: Path):
     """1,319 questions that a command prints; the solver is seldom right, and the run says exactly how seldom."""
     questions = DATA / "gsm8k" / "test.jsonl"
