@@ -81,7 +81,7 @@ def test_a_detached_run_goes_on_by_itself(desk, server):
 def test_ctrl_c_stops_the_watching_only(desk, server):
     terminal, theirs = pty.openpty()  # there it shows that it watches
     words = ("run", "sums.yaml", "--limit", "20", *desk.gated(8), *server)
-    process = desk.start(*words, env={"TERM": "xterm"}, stderr=theirs)
+    process = desk.start(*words, env={"TERM": "xterm", "COLUMNS": "200"}, stderr=theirs)
     os.close(theirs)
     shown = b""
     while b"8 of 20" not in shown:
