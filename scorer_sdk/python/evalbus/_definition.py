@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from evalbus._context import Context, Ticket
+from evalbus._decorating import decorator, list_of
 from evalbus._errors import EvalbusError, NotScorable, PluginInvalid, SettingsInvalid, TrialFailed
 from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Trial
@@ -174,6 +175,7 @@ class Plugin(Generic[P, R]):
             raise PluginInvalid(
                 f"{self.kind} {self.name!r}: a name has 1 to 100 characters, and neither dots nor control characters"
             )
+        self._check_options()
         if inspect.isclass(self.function) or not callable(self.function):
             raise PluginInvalid(f"{self._owner}: decorate a function, not {self.function!r}")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
@@ -186,6 +188,21 @@ class Plugin(Generic[P, R]):
             )
         if self.options.threads < 1 or self.options.max_in_flight < 1:
             raise PluginInvalid(f"{self._owner}: threads and max_in_flight are at least 1")
+
+    def _check_options(self) -> None:
+        """Check what can be checked of each option alone."""
+        options: Any = self.options  # they are what the author gave, of any type
+        for name, number in (("threads", options.threads), ("max_in_flight", options.max_in_flight)):
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise PluginInvalid(f"{self._owner}: {name} is a whole number, as in {name}=8, not {number!r}")
+        for name, text in (("version", options.version), ("description", options.description)):
+            if not isinstance(text, str):
+                raise PluginInvalid(f"{self._owner}: {name} is a text, as in {name}='1.0.0', not {text!r}")
+        if options.setup is not None and not callable(options.setup):
+            raise PluginInvalid(f"{self._owner}: setup is a function, as in setup=load, not {options.setup!r}")
+        if not isinstance(options.isolation, Isolation):
+            known = " or ".join(f"Isolation.{each.name}" for each in Isolation)
+            raise PluginInvalid(f"{self._owner}: isolation is {known}, not {options.isolation!r}")
 
     def _read_signature(self, names: Mapping[str, Any]) -> list[tuple[inspect.Parameter, str]]:
         """Each parameter that gets something, with what it gets."""
@@ -328,20 +345,22 @@ class Scorer(Plugin[P, R]):
             return (ScoreDeclaration(),)
         if not callable(scores):
             return tuple(scores)
-        declared = tuple(scores(settings) if _first(scores) is not None else scores())  # type: ignore[call-arg]
+        found: Any = scores(settings) if _first(scores) is not None else scores()  # type: ignore[call-arg]
+        declared: Any = found if isinstance(found, ScoreDeclaration) else tuple(found)
         _check_scores(declared, self._owner)
-        return declared
+        return tuple(declared)
 
     def _check(self) -> None:
         super()._check()
-        metrics: Sequence[object] = self.options.metrics
-        names = [each.declaration.name for each in metrics if isinstance(each, Metric)]
-        if len(names) < len(metrics):
-            raise PluginInvalid(f"{self._owner}: metrics are functions decorated with @metric")
+        options = self.options
+        list_of(Need, options.needs, self._owner, "needs=[Need.EXPECTED]")
+        list_of(str, options.inputs, self._owner, "inputs=['question']")
+        list_of(Metric, options.metrics, self._owner, "metrics=[share], of functions decorated with @metric")
+        names = [each.declaration.name for each in options.metrics]
         if len(set(names)) != len(names):
             raise PluginInvalid(f"{self._owner}: two of its metrics have the same name")
-        if self.options.scores is not None and not callable(self.options.scores):
-            _check_scores(tuple(self.options.scores), self._owner)
+        if options.scores is not None and not callable(options.scores):
+            _check_scores(options.scores, self._owner)
 
     def _source(self, parameter: inspect.Parameter, first: bool, names: Mapping[str, Any]) -> str | None:
         return parameter.name if parameter.name in ("item", "output", "task") else _COMMON.get(parameter.name)
@@ -372,6 +391,7 @@ class Options:
     metrics: Sequence[Metric] = ()
 
 
+@decorator
 def target(  # noqa: PLR0913  # the options of a plugin, each by name
     name: str,
     *,
@@ -408,6 +428,7 @@ def target(  # noqa: PLR0913  # the options of a plugin, each by name
     return _decorator(Target, name, options)
 
 
+@decorator
 def scorer(  # noqa: PLR0913  # the options of a plugin, each by name
     name: str,
     *,
@@ -475,7 +496,7 @@ _Made = TypeVar("_Made", bound=Plugin[Any, Any])
 
 def _decorator(kind: type[Any], name: str, options: Options) -> Callable[[Callable[P, R]], Any]:
     # A settings class may stand inside a function, where only the frame that decorates knows it.
-    names = dict(sys._getframe(2).f_locals)
+    names = dict(sys._getframe(3).f_locals)
 
     def decorate(function: Callable[P, R]) -> Any:
         described = options
@@ -488,6 +509,7 @@ def _decorator(kind: type[Any], name: str, options: Options) -> Callable[[Callab
 
 
 def _check_scores(declared: Sequence[ScoreDeclaration], owner: str) -> None:
+    list_of(ScoreDeclaration, declared, owner, "scores=[ScoreDeclaration(maximum=10)]")
     names = [declaration.name for declaration in declared]
     if not names:
         raise PluginInvalid(f"{owner}: declare at least one score")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalbus._decorating import decorator
 from evalbus._errors import PluginInvalid
 from evalbus._failure import Failure
 from evalbus._plugin import MetricDeclaration
@@ -93,6 +94,7 @@ class Metric:
         return self.function(**{name: given[name] for name in self._wanted})
 
 
+@decorator
 def metric(
     name: str,
     *,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import evalbus
 from evalbus import (
     Context,
     FailureCategory,
@@ -174,6 +175,69 @@ async def _yields_later(item: Item) -> Any:
 
 
 async def _later(item: Item) -> None: ...
+
+
+def polite(item: Item, output: Output) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("decorate", "told"),
+    [
+        (lambda d: d.scorer(polite), '@scorer needs a name: write @scorer("polite") above polite'),
+        (lambda d: d.target(polite), '@target needs a name: write @target("polite") above polite'),
+        (lambda d: d.metric(len), '@metric needs a name: write @metric("len") above len'),
+        (lambda d: d.scorer(name=polite), '@scorer needs a name: write @scorer("polite") above polite'),
+        (lambda d: d.scorer(), '@scorer needs a name: write @scorer("my-name")'),
+        (lambda d: d.scorer(version="1.0.0"), '@scorer needs a name: write @scorer("my-name")'),
+        (lambda d: d.scorer(7), '@scorer: its name is a text, as in @scorer("my-name"), not 7'),
+        (
+            lambda d: d.scorer("s", "1.0.0"),
+            "@scorer: only the name stands without a keyword: write @scorer(\"s\", version=…), not '1.0.0' alone",
+        ),
+        (lambda d: d.scorer("s", treads=3), '@scorer("s"): there is no option treads=; did you mean threads=?'),
+        (
+            lambda d: d.metric("m", zzz=3),
+            '@metric("m"): there is no option zzz=; known are minimum, maximum, direction,',
+        ),
+        (
+            lambda d: d.scorer("s", scores=ScoreDeclaration()),
+            "as in scores=[ScoreDeclaration(maximum=10)], not ScoreDe",
+        ),
+        (
+            lambda d: d.scorer("s", scores=["a", "b"]),
+            "scores is a list, as in scores=[ScoreDeclaration(maximum=10)], not",
+        ),
+        (lambda d: d.scorer("s", scores="ab"), "as in scores=[ScoreDeclaration(maximum=10)], not 'ab'"),
+        (lambda d: d.scorer("s", needs=Need.EXPECTED), "needs is a list, as in needs=[Need.EXPECTED], not <Need"),
+        (lambda d: d.scorer("s", needs=["expected"]), "as in needs=[Need.EXPECTED], not ['expected']"),
+        (lambda d: d.scorer("s", inputs="question"), "inputs is a list, as in inputs=['question'], not 'question'"),
+        (
+            lambda d: d.scorer("s", metrics=len),
+            "as in metrics=[share], of functions decorated with @metric, not <built",
+        ),
+        (lambda d: d.scorer("s", threads="4"), "threads is a whole number, as in threads=8, not '4'"),
+        (lambda d: d.scorer("s", max_in_flight=2.5), "max_in_flight is a whole number, as in max_in_flight=8, not 2.5"),
+        (lambda d: d.scorer("s", version=1.0), "version is a text, as in version='1.0.0', not 1.0"),
+        (lambda d: d.scorer("s", setup="load"), "setup is a function, as in setup=load, not 'load'"),
+        (lambda d: d.target("s", isolation="fresh"), "isolation is Isolation.FRESH or Isolation.SHARED, not 'fresh'"),
+    ],
+)
+def test_a_decorator_that_is_written_wrongly_says_how_it_is_written(decorate: Any, told: str) -> None:
+    decorated: Any = evalbus
+    with pytest.raises(PluginInvalid) as caught:
+        decorate(decorated)(polite)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_scores_that_depend_on_settings_are_a_list_too() -> None:
+    def declare(settings: dict[str, Any]) -> Any:
+        return ScoreDeclaration() if settings.get("one") else [ScoreDeclaration()]
+
+    judge: Any = scorer("s", scores=declare)(polite)
+    with pytest.raises(OpeningRefused, match=r"as in scores=\[ScoreDeclaration"):
+        await judge.open(Open("s", settings_json='{"one": true}'))
 
 
 @pytest.mark.parametrize(
