@@ -13,7 +13,8 @@ from evalbus import Item
 from evalbus_server.cli.datasets_place import Source, Where, work
 from evalbus_server.cli.datasets_text import info_document, items_text, short
 from evalbus_server.cli.figures import count, plain
-from evalbus_server.cli.report import console, print_json, table_of
+from evalbus_server.cli.report import console, print_json
+from evalbus_server.cli.tables import Column, Table, right
 from evalbus_server.dataset import exports
 from evalbus_server.model.dataset import DatasetInfo
 from evalbus_server.model.run import DatasetVersion
@@ -35,11 +36,14 @@ def show_list(where: Where, *, as_json: bool) -> None:
     if as_json:
         print_json({"datasets": [dataset_document(dataset) for dataset in found]})
         return
-    table = table_of("dataset", "version", "items", "made", right=(1, 2))
+    if not found:
+        console().print("No datasets.")
+        return
+    table = Table("dataset", *right("version", "items"), Column("made", spare=True))
     for dataset in found:
         made = datetime.fromtimestamp(dataset.created_at).strftime("%Y-%m-%d %H:%M")
         table.add_row(Text(plain(dataset.name)), str(dataset.version), count(dataset.items), made)
-    console().print(table if found else "No datasets.")
+    table.print(console())
 
 
 def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> None:
@@ -71,11 +75,11 @@ def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> N
         out.print(f"scorers {plain(', '.join(info.scorers))}", markup=False)
     out.print(f"digest {version.digest}", style="dim")
     if first:
-        table = table_of("item", "input", "expected", "tags", right=())
+        table = Table("item", *(Column(name, text=True) for name in ("input", "expected", "tags")))
         for item in first:
             cells = (item.id, short(item.input), short(item.expected), ", ".join(item.tags))
             table.add_row(*(Text(plain(cell)) for cell in cells))
-        out.print(table)
+        table.print(out)
 
 
 def show_item(where: Where, name: str, version: int | None, id: str, *, as_json: bool) -> None:

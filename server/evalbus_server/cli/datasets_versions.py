@@ -14,7 +14,8 @@ from evalbus import _json
 from evalbus_server.cli.datasets_place import Source, Where, work
 from evalbus_server.cli.datasets_text import print_edited, short
 from evalbus_server.cli.figures import count, plain
-from evalbus_server.cli.report import console, print_json, table_of
+from evalbus_server.cli.report import console, print_json
+from evalbus_server.cli.tables import Column, Table, right
 from evalbus_server.dataset import exports
 from evalbus_server.model.dataset import Edited, ItemChange, VersionInfo
 from evalbus_server.wire.jsonform import dataset_document
@@ -26,12 +27,12 @@ def versions(where: Where, name: str, limit: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"versions": [_version_document(each) for each in found]})
         return
-    table = table_of("version", "made", "by", "items", "added", "changed", "removed", right=(0, 3, 4, 5, 6))
+    table = Table(*right("version"), "made", "by", *right("items", "added", "changed", "removed"))
     for each in found:
         made = datetime.fromtimestamp(each.dataset.created_at).strftime("%Y-%m-%d %H:%M")
         numbers = (each.dataset.items, each.added, each.changed, each.removed)
         table.add_row(str(each.dataset.version), made, each.cause, *map(count, numbers))
-    console().print(table)
+    table.print(console())
 
 
 def _version_document(each: VersionInfo) -> dict[str, Any]:
@@ -87,22 +88,23 @@ def history(where: Where, name: str, id: str, *, as_json: bool) -> None:
     """Print what an item was, the newest first."""
     lives = work(where, lambda source: source.history(name, id))
     if as_json:
-        texts = []
+        documents = []
         for life in lives:
             item = "null" if life.item is None else exports.item_text(life.item)
             until = "null" if life.until is None else str(life.until)
             deleted = json.dumps(life.deleted)
-            texts.append(f'{{"version": {life.version}, "until": {until}, "deleted": {deleted}, "item": {item}}}')
-        print(f'{{"dataset": {_json.dumps(name)}, "id": {_json.dumps(id)}, "history": [{", ".join(texts)}]}}')
+            documents.append(f'{{"version": {life.version}, "until": {until}, "deleted": {deleted}, "item": {item}}}')
+        print(f'{{"dataset": {_json.dumps(name)}, "id": {_json.dumps(id)}, "history": [{", ".join(documents)}]}}')
         return
-    table = table_of("versions", "input", "expected", "tags", right=())
+    texts = [Column(name, text=True) for name in ("input", "expected", "tags")]
+    table = Table("versions", *texts)
     for life in lives:
         span = f"{life.version} –" if life.until is None else f"{life.version} – {life.until}"
         cells = ("not there", "", "")
         if life.item is not None:
             cells = (short(life.item.input), short(life.item.expected), ", ".join(life.item.tags))
         table.add_row(Text(span), *(Text(plain(cell)) for cell in cells))
-    console().print(table)
+    table.print(console())
 
 
 def restore(where: Where, name: str, version: int, *, as_json: bool) -> None:
