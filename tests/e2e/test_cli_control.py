@@ -321,6 +321,10 @@ def test_limits_of_a_run_of_another_process_change(desk):
     watched = desk.run("runs", "watch", "latest", "--json").documents
     [event] = [event for event in watched if event["kind"] == "limits"]
     assert event["limits"] == {"limits.concurrency": 50, "limits.max_errors": "5%"}
+    shown = desk.run("runs", "show", "latest", "--json").document
+    assert shown["changed_limits"] == {"limits.concurrency": 50, "limits.max_errors": "5%"}
+    assert (shown["experiment"]["limits"]["concurrency"], shown["experiment"]["limits"]["max_errors"]) == (50, "5%")
+    assert "changed  limits.concurrency 50   limits.max_errors 5%" in desk.run("runs", "show", "latest").out
     wrong = desk.run("runs", "set", "latest", "limits.concurency=5")
     assert (wrong.code, "did you mean limits.concurrency?" in wrong.reason) == (2, True)
     assert desk.run("runs", "set", "latest", "limits.concurrency").code == 2

@@ -5,6 +5,7 @@ Numbers that have no value are None, never 0 or NaN. Points in time are seconds 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from evalbus._failure import Failure, FailureCategory
 from evalbus._item import Item
 from evalbus._output import Output, Usage
 from evalbus._plugin import PluginInfo
-from evalbus._score import Score, ScoreStatus
+from evalbus._score import Score, ScoreDeclaration, ScoreStatus
 
 
 class RunState(IntEnum):
@@ -123,6 +124,12 @@ class Run:
     """The number of its last event."""
     source: str = ""
     """The run whose outputs are scored anew; "" for one that has its own."""
+    session_began_at: float | None = None
+    """When the session that is at work began; None while nobody works on it."""
+    worked: float = 0.0
+    """Seconds of work in the sessions that are over."""
+    changed_limits: Mapping[str, Any] = field(default_factory=dict)
+    """By path, what was set anew in the limits of its experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,14 @@ class Plan:
     """The target first, then the scorers in order."""
     scores: tuple[str, ...]
     """The score keys that results would have."""
+    declarations: Mapping[str, ScoreDeclaration] = field(default_factory=dict)
+    """By score key, what its scorer promises with its settings."""
+    dataset: RunDataset | None = None
+    """None if the items came with the experiment and are not stored."""
+    first_items: tuple[str, ...] = ()
+    """The ids of the first few items."""
+    warnings: tuple[str, ...] = ()
+    """What hinders nothing and is hardly meant so."""
 
 
 # --- watching ---------------------------------------------------------------------------------------------------
@@ -396,8 +411,13 @@ class Summary:
     failures: tuple[tuple[FailureCategory, int], ...]
     protocol_faults: int
     wall_time: float
+    """Seconds from its start to its end, with the pauses between its sessions."""
     cached: int = 0
     """Trials whose output was remembered from before."""
+    work_time: float = 0.0
+    """Seconds in which it was at work."""
+    warnings: tuple[str, ...] = ()
+    """What hinders nothing and is hardly meant so."""
 
     def score(self, key: str) -> ScoreSummary:
         """The numbers of one score.

@@ -58,7 +58,7 @@ def run(message: run_pb2.Run) -> Run:
         verdict=_verdict(message.verdict),
         partial=message.partial,
         counts=_counts(message.counts),
-        dataset=RunDataset(message.dataset.name, message.dataset.version, message.dataset.digest),
+        dataset=_dataset_of(message.dataset),
         digest=message.digest,
         tags=tuple(message.tags),
         created_at=_time(message, "created_at"),
@@ -66,7 +66,14 @@ def run(message: run_pb2.Run) -> Run:
         ended_at=_time(message, "ended_at"),
         last_sequence=message.last_sequence,
         source=message.source,
+        session_began_at=_time(message, "session_began_at"),
+        worked=wire.duration_from_proto(message.worked),
+        changed_limits={each.path: json.loads(each.value) for each in message.changed_limits},
     )
+
+
+def _dataset_of(message: run_pb2.RunDataset) -> RunDataset:
+    return RunDataset(message.name, message.version, message.digest)
 
 
 def plan(message: run_pb2.Plan) -> Plan:
@@ -79,6 +86,13 @@ def plan(message: run_pb2.Plan) -> Plan:
         message.scorer_calls,
         tuple(wire.plugin_info_from_proto(info) for info in message.plugins),
         tuple(message.scores),
+        {
+            key: wire.declaration_from_proto(each.declaration)
+            for key, each in zip(message.scores, message.planned_scores, strict=False)
+        },
+        _dataset_of(message.dataset) if message.HasField("dataset") else None,
+        tuple(message.first_items),
+        tuple(message.warnings),
     )
 
 
@@ -184,6 +198,8 @@ def summary(message: run_pb2.Summary) -> Summary:
         ),
         protocol_faults=message.protocol_faults,
         wall_time=wire.duration_from_proto(message.wall_time),
+        work_time=wire.duration_from_proto(message.work_time),
+        warnings=tuple(message.warnings),
         cached=message.cached,
     )
 

@@ -10,6 +10,7 @@ from evalbus_server.aggregate.metrics import Metrics
 from evalbus_server.aggregate.reduce import Reducer
 from evalbus_server.aggregate.statistics import t_interval, wilson
 from evalbus_server.aggregate.steps import Steps, at_once
+from evalbus_server.aggregate.unlike import warnings_about
 from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.run import Run, ScoreKey
@@ -29,7 +30,7 @@ def summarise(
     """All numbers of a run and what its criteria say of them.
 
     *baselines* are the numbers of the runs that criteria name, by the name they use; they are reduced as this run
-    is. *now* (seconds since 1970) ends the wall time of a run that has not ended.
+    is. *now* (seconds since 1970) ends the times of a run that has not ended.
     """
     return at_once(summarise_in_steps(numbers, criteria, reducer, baselines=baselines, now=now))
 
@@ -65,6 +66,8 @@ def summarise_in_steps(
         cached=numbers.cached,
         failures=tuple(sorted(numbers.failures.items())),
         wall_time=_wall_time(run, now),
+        work_time=run.work_time(now),
+        warnings=tuple(warnings_about(run.score_keys, criteria)),
     )
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Any
 
-from evalbus import CallFailed, Item, ScoreDeclaration, wire
+from evalbus import CallFailed, Item, wire
 from evalbus._connection import START_LIMIT, Connection, Tls
 from evalbus.v1 import dataset_pb2, run_pb2
 from evalbus_server.dataset.read import read_batches
@@ -22,11 +22,11 @@ from evalbus_server.model.dataset_use import DatasetUse
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
-from evalbus_server.model.run import Run, ScoreKey
+from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
-from evalbus_server.runner.plan import Plan, dataset_name
+from evalbus_server.runner.plan import FIRST_ITEMS, Plan, dataset_name
 from evalbus_server.settings import TOKEN_VARIABLE
 from evalbus_server.store import RunFilter
 from evalbus_server.watch.follow import Idle
@@ -34,7 +34,7 @@ from evalbus_server.wire.event import event_from_proto
 from evalbus_server.wire.experiment import MOST_INLINE, experiment_from_proto, experiment_to_proto
 from evalbus_server.wire.result import result_from_proto
 from evalbus_server.wire.result_filter import filter_to_proto
-from evalbus_server.wire.run import counts_from_proto, run_from_proto
+from evalbus_server.wire.run import counts_from_proto, dataset_of_plan, planned_keys, run_from_proto
 from evalbus_server.wire.summary import summary_from_proto
 
 PATIENCE = 300.0
@@ -105,7 +105,7 @@ class Remote:
         message = experiment_to_proto(experiment, sample.items)
         request = run_pb2.StartRunRequest(experiment=message, validate_only=True)
         response = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
-        return _plan(response.plan, sample.count if read else None)
+        return _plan(response.plan, sample if read else None)
 
     async def _default_scorers(self, experiment: Experiment) -> tuple[str, ...] | None:
         """Who judges items that name nobody, of a dataset that may be stored under its name already."""
@@ -280,10 +280,13 @@ class _Sample:
         self._by_scorers = by_scorers
         self._seen: set[tuple[str, ...] | None] = set()
         self.items: list[Item] = []
+        self.first: list[str] = []
         self.count = 0
 
     def add(self, item: Item) -> None:
         self.count += 1
+        if len(self.first) < FIRST_ITEMS:
+            self.first.append(item.id)
         if self._by_scorers and len(self.items) < MOST_INLINE and (self.fits_whole or item.scorers not in self._seen):
             self._seen.add(item.scorers)
             self.items.append(Item(str(self.count), "", scorers=item.scorers))
@@ -295,15 +298,19 @@ class _Sample:
         return len(self.items) < _WHOLE
 
 
-def _plan(message: run_pb2.Plan, items: int | None) -> Plan:
-    """A plan as the runner says it; *items* are counted here if the server knows only one of them."""
+def _plan(message: run_pb2.Plan, sample: _Sample | None) -> Plan:
+    """A plan as the runner says it; what the server does not know of items that it has only a *sample* of is here."""
+    items = None if sample is None else sample.count
     return Plan(
         items=message.items if items is None else items,
         epochs=message.epochs,
         plugins=tuple(wire.plugin_info_from_proto(plugin) for plugin in message.plugins),
-        keys=tuple(ScoreKey(key, -1, ScoreDeclaration()) for key in message.scores),
+        keys=planned_keys(message),
         has_target=message.target_calls > 0,
         tasks=round(message.scorer_calls * (1 if items is None else items / message.items) / message.epochs),
+        dataset=dataset_of_plan(message) if sample is None else None,
+        first_items=tuple(message.first_items if sample is None else sample.first),
+        warnings=tuple(message.warnings),
     )
 
 

@@ -20,7 +20,7 @@ from evalbus_server.app import plugin_maker
 from evalbus_server.cli.figures import plain
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import BUILTINS_LISTED, suggestion
 from evalbus_server.plugin.remote import NotServed, listed
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
@@ -88,7 +88,9 @@ def named(use: str) -> None:
     """
     if use not in BUILTINS and not is_adapted(use):
         known = sorted(BUILTINS)
-        raise NotFound(Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{suggestion(use, known, known)}")
+        raise NotFound(
+            Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{suggestion(use, known, known, BUILTINS_LISTED)}"
+        )
 
 
 # --- what they say of themselves --------------------------------------------------------------------------------

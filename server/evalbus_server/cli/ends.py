@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.text import Text
 from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.report import Document, console, notes_of, print_json, print_report, reason_of
 from evalbus_server.model.summary import Summary
+from evalbus_server.runner.changes import in_force
 from evalbus_server.wire.jsonform import summary_document
 
 HALTED = ("PAUSED", "CANCELLED", "INTERRUPTED", "ABORTED")
@@ -30,7 +32,7 @@ def conclude(  # noqa: PLR0913  # how a run is presented
     Raises:
         Ending: it did not pass; with the code and the reason.
     """
-    document = summary_document(summary)
+    document = document_of(summary)
     if not silent:
         present(document, where, as_json=as_json)
     code = code_of(document, own=own)
@@ -39,6 +41,14 @@ def conclude(  # noqa: PLR0913  # how a run is presented
         told = "; ".join(filter(None, (reason, cause and f"{cause}; see {_errored(document, where)}")))
         raise Ending(code, _constant(document), told)
     return code
+
+
+def document_of(summary: Summary) -> Document:
+    """The document of a run, whose experiment has the limits that are in force."""
+    run = summary.run
+    if run.limits_json and run.experiment_json:
+        run = replace(run, experiment_json=in_force(run).canonical_json())
+    return summary_document(replace(summary, run=run))
 
 
 def present(document: Document, where: str, *, as_json: bool, settings: bool = False) -> None:

@@ -42,7 +42,7 @@ async def write_junit(file: TextIOWrapper, source: ResultSource, summary: Summar
     trials = {"tests": counts.done, "failures": counts.failed, "errors": counts.errored, "skipped": counts.skipped}
     judged = {"tests": len(kinds), "failures": kinds.count("failure"), "errors": kinds.count("error"), "skipped": 0}
     whole = {name: trials[name] + judged[name] for name in trials}
-    seconds = f"{document['duration_s'] or 0:.3f}"
+    seconds = f"{document['work_s']:.3f}"
     with xml.document(), xml.element("testsuites", {"name": run.name, **whole, "time": seconds}):
         head = {"name": run.name, **trials, "time": seconds, "timestamp": _time(run), "id": run.id}
         with xml.element("testsuite", head):

@@ -52,7 +52,7 @@ def _page(document: Document) -> Iterator[str]:
     dataset, counts = document["dataset"], document["counts"]
     yield (
         f"Run `{document['run']}`, {document['state']}, over dataset {_text(dataset['name'])} version {dataset['version']}, "
-        f"in {length_of_time(document['duration_s'] or 0.0)}."
+        f"in {length_of_time(document['work_s'])}."
     )
     for why in filter(None, (reason_of(document).removeprefix(f"{verdict}: "), *notes_of(document))):
         yield ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import shlex
@@ -22,11 +21,12 @@ from evalbus_server import logs
 from evalbus_server.cli.client import Remote
 from evalbus_server.cli.database import Database
 from evalbus_server.cli.display import Display
-from evalbus_server.cli.ends import conclude, present
+from evalbus_server.cli.ends import conclude, document_of, present
 from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.files import NO_FILES, Files
-from evalbus_server.cli.report import STYLES, console, print_json, table_of
+from evalbus_server.cli.report import STYLES, console, print_json
+from evalbus_server.cli.tables import Column, Table, right
 from evalbus_server.errors import Reason
 from evalbus_server.model.event import Event
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter, ScoreFilter, written_score
@@ -37,16 +37,15 @@ from evalbus_server.runner.line import Progress
 from evalbus_server.settings import database_path
 from evalbus_server.store import RunFilter
 from evalbus_server.watch.follow import Idle
-from evalbus_server.wire.jsonform import event_document, result_document, run_document, summary_document
+from evalbus_server.wire.jsonform import event_document, result_document, run_document
 
 PAGE = 256
 """Results in one table."""
-COLUMNS = ("run", "experiment", "state", "verdict", "done", "passed", "errored", "started", "took")
-SHORT = 6
-"""So many of the columns fit a narrow terminal."""
-WIDE = 120
-LIST_WIDTH = 200
-"""The width of lists where nobody looks at a terminal."""
+COLUMNS = (
+    *(Column(name) for name in ("run", "experiment", "state", "verdict")),
+    *right("done", "passed", "errored"),
+    *(Column(name, spare=True) for name in ("started", "took")),
+)
 
 T_ = TypeVar("T_")
 
@@ -138,14 +137,14 @@ async def list_runs(source: Source, chosen: Chosen, *, as_json: bool) -> None:
     if as_json:
         print_json({"runs": [run_document(run) for run in runs]})
         return
-    out = console(LIST_WIDTH)
-    columns = COLUMNS if out.width >= WIDE else COLUMNS[:SHORT]
-    table = table_of(*columns, right=(4, 5, 6))
-    for column in table.columns:
-        column.no_wrap = column.header != "experiment"
+    out = console()
+    if not runs:
+        out.print("No runs.")
+        return
+    table = Table(*COLUMNS)
     for run in runs:
-        table.add_row(*itertools.islice(_row(run), len(columns)))
-    out.print(table if runs else "No runs.")
+        table.add_row(*_row(run))
+    table.print(out)
 
 
 def _row(run: Run) -> Iterator[str | Text]:
@@ -160,14 +159,14 @@ def _row(run: Run) -> Iterator[str | Text]:
     yield share(counts.passed / decided if decided else None)
     yield count(counts.errored)
     yield datetime.fromtimestamp(run.started_at or run.created_at).strftime("%Y-%m-%d %H:%M")
-    took = run.ended_at is not None and run.started_at is not None
-    yield length_of_time(run.ended_at - run.started_at) if took else NONE  # type: ignore[operator]
+    rests = run.started_at is not None and run.session_began_at is None
+    yield length_of_time(run.worked) if rests else NONE
 
 
 async def show(source: Source, run_id: str, place: Place, *, as_json: bool) -> None:
     """Print the numbers of a run, and what it was told to do."""
     summary = await source.summary(await source.run(run_id))
-    present(summary_document(summary), place.options, as_json=as_json, settings=True)
+    present(document_of(summary), place.options, as_json=as_json, settings=True)
 
 
 # --- watch ------------------------------------------------------------------------------------------------------
@@ -234,7 +233,7 @@ async def results(source: Source, run_id: str, filter: ResultFilter, *, jsonl: b
     """Print results in dataset order, then epoch, as they are read."""
     run = await source.run(run_id)
     found = source.results(run, filter)
-    out = console(LIST_WIDTH)
+    out = console()
     page: list[tuple[StoredResult, Run]] = []
     some = False
     async with aclosing(found):
@@ -281,13 +280,10 @@ def _written(score: ScoreFilter) -> str:
 
 def _print_page(out: Console, page: list[tuple[StoredResult, Run]]) -> None:
     keys = list(dict.fromkeys(key.key for _, run in page for key in run.score_keys))  # of a server: those it has told
-    table = table_of("item", "epoch", "outcome", *keys, "what", right=())
-    for column in table.columns:
-        column.no_wrap = True
-        column.overflow = "ellipsis"
+    table = Table("item", "epoch", "outcome", *keys, Column("what", text=True))
     for result, run in page:
         table.add_row(*_result_row(result, run, keys))
-    out.print(table)
+    table.print(out)
 
 
 def _result_row(result: StoredResult, run: Run, keys: Sequence[str]) -> Iterator[Text]:

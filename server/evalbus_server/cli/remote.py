@@ -12,9 +12,10 @@ from evalbus_server.cli.client import Remote
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import Ending, ExitCode
 from evalbus_server.cli.files import NO_FILES, Files
+from evalbus_server.cli.planning import print_plan
 from evalbus_server.cli.reading import Place, follow_to_the_end, numbers_at_the_end
 from evalbus_server.cli.report import print_json
-from evalbus_server.cli.running import Asked, print_plan
+from evalbus_server.cli.running import Asked
 from evalbus_server.model.run import Run
 from evalbus_server.runner.plan import Plan
 from evalbus_server.wire.jsonform import run_document

@@ -6,25 +6,24 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from rich import box
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from evalbus_server.cli.figures import NONE, count, length_of_time, number, plain, share
 from evalbus_server.cli.settings import told_settings
+from evalbus_server.cli.tables import Column, Table, right
 
 Document: TypeAlias = Mapping[str, Any]
 
-WIDTH = 110
-"""Where nobody can say how wide it may be: a file, a pipe, a log of CI."""
+ANY_WIDTH = 1_000_000
+"""Where nobody says how wide it may be, in a file, a pipe, a log of CI: no line is broken."""
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 
-def console(width: int = WIDTH) -> Console:
-    """Where reports go: stdout, in colours on a terminal only; *width* counts where there is none."""
+def console() -> Console:
+    """Where reports go: stdout, in colours on a terminal only."""
     found = Console(highlight=False, emoji=False)
-    return found if found.is_terminal else Console(highlight=False, emoji=False, width=width)
+    return found if found.is_terminal else Console(highlight=False, emoji=False, width=ANY_WIDTH)
 
 
 def print_json(document: Document) -> None:
@@ -38,12 +37,12 @@ def print_report(out: Console, document: Document, *, settings: bool = False) ->
         (plain(document["name"]), "bold"), f"   run {document['run']}", _dataset(document), _source(document)
     )
     out.print(head, soft_wrap=True)
-    for label, text in told_settings(document["experiment"]) if settings else ():
+    for label, text in told_settings(document["experiment"], document["changed_limits"]) if settings else ():
         out.print(Text.assemble((f"{label:9}", "dim"), text), soft_wrap=True)
     out.print()
     for table in (_scores(document["scores"]), _criteria(document["criteria"])):
         if table is not None:
-            out.print(table)
+            table.print(out)
             out.print()
     for line in _metrics(document["scores"]):
         out.print(line, soft_wrap=True)
@@ -94,7 +93,7 @@ def _dataset(document: Document) -> tuple[str, str]:
 def _scores(scores: Mapping[str, Document]) -> Table | None:
     if not scores:
         return None
-    table = table_of("score", "n", "mean", "95 % interval", "passed", "threshold", "errored", "skipped")
+    table = Table("score", *right("n", "mean", "95 % interval", "passed", "threshold", "errored", "skipped"))
     for key, score in scores.items():
         table.add_row(
             Text(plain(key)),
@@ -121,12 +120,12 @@ def _metrics(scores: Mapping[str, Document]) -> Iterator[RenderableType]:
 def _criteria(criteria: Sequence[Document]) -> Table | None:
     if not criteria:
         return None
-    table = table_of("criterion", "value", "wanted", "outcome", "", right=(1, 2))
+    table = Table("criterion", *right("value", "wanted"), "outcome", Column("", spare=True))
     for each in criteria:
         outcome = str(each["outcome"] or NONE)
         note = "warns only" if each["severity"] == "warn" else ""
         style = STYLES.get(outcome, "") if each["severity"] == "error" else "yellow" if outcome != "PASS" else "green"
-        name = each.get("label") or _subject(each)
+        name = each.get("label") or subject_of(each)
         table.add_row(
             Text(plain(name)), number(each["value"]), Text(wanted_by(each)), Text(outcome, style), Text(note, "dim")
         )
@@ -153,13 +152,19 @@ def _lines(document: Document) -> Iterator[RenderableType]:
     if usage := _usage(document.get("usage")):
         yield Text(f"usage    {usage}")
     if document.get("duration_s") is not None:
-        yield Text(f"time     {length_of_time(document['duration_s'])}")
+        yield Text(f"time     {time_told(document)}")
     verdict = document["verdict"]
     if verdict is not None:
         told = reason_of(document).removeprefix(f"{verdict}: ")
         yield Text.assemble("verdict  ", (verdict, STYLES.get(verdict, "")), f"   {plain(told)}" if told else "")
     for note in notes_of(document):
         yield Text(f"note     {plain(note)}", "yellow")
+
+
+def time_told(document: Document) -> str:
+    """How long a run was at work, and from its start to its end where it rested in between."""
+    work, whole = length_of_time(document["work_s"]), length_of_time(document["duration_s"])
+    return work if work == whole else f"{work} at work   {whole} from start to end"
 
 
 def notes_of(document: Document) -> Iterator[str]:
@@ -174,6 +179,7 @@ def notes_of(document: Document) -> Iterator[str]:
             f"usage is that of trials with a result; of the {count(counts['pending'])} others, outputs that are stored "
             "are not scored: `runs resume` does that without asking the target again, once the limit is raised"
         )
+    yield from document.get("warnings", ())
 
 
 def _usage(usage: Document | None) -> str:
@@ -188,15 +194,6 @@ def _usage(usage: Document | None) -> str:
     return ", ".join(parts)
 
 
-def table_of(*columns: str, right: Sequence[int] | None = None) -> Table:
-    """A table; all columns but the first are numbers, or those whose places are in *right*."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        to_the_right = place > 0 if right is None else place in right
-        table.add_column(column, justify="right" if to_the_right else "left", overflow="fold")
-    return table
-
-
 def _interval(interval: Any) -> str:
     if not interval:
         return NONE
@@ -208,7 +205,8 @@ def _alarming(errored: int) -> Text:
     return Text(count(errored), "yellow" if errored else "")
 
 
-def _subject(criterion: Document) -> str:
+def subject_of(criterion: Document) -> str:
+    """What a criterion looks at."""
     scorer = criterion.get("scorer")
     return f"{criterion['metric']} of {scorer}" if scorer else str(criterion["metric"])
 
@@ -224,4 +222,4 @@ def wanted_by(criterion: Document) -> str:
 
 
 def _condition(criterion: Document) -> str:
-    return f"{_subject(criterion)} is {number(criterion['value'])}, wanted {wanted_by(criterion)}"
+    return f"{subject_of(criterion)} is {number(criterion['value'])}, wanted {wanted_by(criterion)}"

@@ -18,8 +18,8 @@ from evalbus_server.cli.display import Display
 from evalbus_server.cli.ends import conclude
 from evalbus_server.cli.exits import ExitCode
 from evalbus_server.cli.files import NO_FILES, Files
+from evalbus_server.cli.planning import print_plan
 from evalbus_server.cli.reading import Place, write_files
-from evalbus_server.cli.report import console, print_json
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Run
 from evalbus_server.runner.end import GRACE
@@ -131,31 +131,3 @@ def plan(asked: Asked) -> int:
 async def _plan(experiment: Experiment, db: Path) -> Plan:
     with planning(db) as runs:
         return await runs.plan(experiment, items_of(experiment))
-
-
-def print_plan(experiment: Experiment, planned: Plan, *, as_json: bool) -> None:
-    """What a run would do."""
-    if as_json:
-        print_json(_plan_document(experiment, planned))
-        return
-    out = console()
-    times = f" × {planned.epochs} epochs" if planned.epochs > 1 else ""
-    out.print(f"{experiment.name}: {planned.items:,} items{times} = {planned.trials:,} trials", markup=False)
-    for plugin in planned.plugins:
-        out.print(f"  {plugin.name} {plugin.version}", markup=False)
-    out.print(f"  scores: {', '.join(key.key for key in planned.keys) or 'none'}", markup=False)
-    out.print("Everything fits; nothing was asked and nothing is stored.")
-
-
-def _plan_document(experiment: Experiment, planned: Plan) -> dict[str, object]:
-    return {
-        "name": experiment.name,
-        "dry_run": True,
-        "items": planned.items,
-        "epochs": planned.epochs,
-        "trials": planned.trials,
-        "target_calls": planned.trials if planned.has_target else 0,
-        "scorer_calls": planned.scorer_calls,
-        "plugins": [{"name": plugin.name, "version": plugin.version} for plugin in planned.plugins],
-        "scores": [key.key for key in planned.keys],
-    }

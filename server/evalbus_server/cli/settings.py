@@ -24,8 +24,11 @@ _SECRET = ("token", "env", "tls")
 """Of these it is told that they are there, and no more."""
 
 
-def told_settings(experiment: Document | None) -> Iterator[tuple[str, str]]:
-    """Lines, each with its label, from the `experiment` of a run's document; none if it is not known."""
+def told_settings(experiment: Document | None, changed: Document | None = None) -> Iterator[tuple[str, str]]:
+    """Lines, each with its label, from the `experiment` of a run's document; none if it is not known.
+
+    *changed* are its limits that were set anew, by path: the experiment has their values.
+    """
     if experiment is None:
         return
     chosen = {key: value for key, value in experiment["dataset"].items() if key not in ("name", "version")}
@@ -39,6 +42,7 @@ def told_settings(experiment: Document | None) -> Iterator[tuple[str, str]]:
         ("scorers", ["each item says who judges it"] if experiment.get("scorers_from") == "items" else []),
         ("epochs", _differing(experiment.get("epochs", {}), Epochs())),
         ("limits", _differing(experiment.get("limits", {}), Limits())),
+        ("changed", [f"{path} {_text(value)}" for path, value in (changed or {}).items()]),
         ("keep", _differing(experiment.get("keep", {}), Keep())),
         ("cache", ["on"] if experiment.get("cache") else []),
         ("tags", [", ".join(experiment.get("tags", ()))]),
@@ -67,6 +71,8 @@ def _differing(written: Document, usual: Part) -> list[str]:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(each, str) for each in value):

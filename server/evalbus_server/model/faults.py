@@ -120,9 +120,20 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, int | float)
 
 
-def suggestion(word: str, candidates: Sequence[str], known: Sequence[str]) -> str:
+MOST_TOLD = 24
+"""So many names stand in one message; beyond that it says how many there are."""
+BUILTINS_LISTED = "evalbus scorers list shows them"
+"""Where the names of builtin scorers are read, which are too many for a message."""
+
+
+def suggestion(word: str, candidates: Sequence[str], known: Sequence[str], listed: str = "") -> str:
+    """What is behind a message about an unknown word: the one that was meant, else those there are, or where they are *listed*."""
     near = nearest(word, candidates)
-    return f"; did you mean {near}?" if near else f"; known are {', '.join(known)}"
+    if near:
+        return f"; did you mean {near}?"
+    if len(known) <= MOST_TOLD:
+        return f"; known are {', '.join(known)}"
+    return f"; there are {len(known)}: {listed or ', '.join((*known[:MOST_TOLD], '…'))}"
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 from evalbus import ScoreDeclaration
 from evalbus_server.model.assignment import Assignment
@@ -159,6 +161,10 @@ class Run:
     ended_at: float | None = None
     session: int = 0
     """How often work on it has begun; attempt numbers are session * 1000 + n."""
+    session_began_at: float | None = None
+    """When the session that is at work began; None while nobody works on it."""
+    worked: float = 0.0
+    """Seconds of work in the sessions that are over."""
     last_sequence: int = 0
     """The number of its last event."""
     protocol_faults: int = 0
@@ -174,3 +180,15 @@ class Run:
     def partial(self) -> bool:
         """Whether trials are missing although nothing more happens by itself."""
         return self.counts.pending > 0 and (self.state.over or self.state is RunState.PAUSED)
+
+    @property
+    def changed_limits(self) -> dict[str, Any]:
+        """By path, what was set anew in the limits of the experiment."""
+        found: dict[str, Any] = json.loads(self.limits_json) if self.limits_json else {}
+        return found
+
+    def work_time(self, now: float | None) -> float:
+        """Seconds of work in all sessions; *now* (seconds since 1970) ends the one that is at work, if there is one."""
+        if self.session_began_at is None or now is None:
+            return self.worked
+        return self.worked + max(0.0, now - self.session_began_at)

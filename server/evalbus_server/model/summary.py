@@ -112,6 +112,10 @@ class Summary:
     attempts: int
     failures: tuple[tuple[FailureCategory, int], ...]
     wall_time: float
-    """Seconds."""
+    """Seconds from its start to its end, with the pauses between its sessions."""
     cached: int = 0
     """Trials whose output was remembered from before."""
+    work_time: float = 0.0
+    """Seconds in which it was at work."""
+    warnings: tuple[str, ...] = ()
+    """What hinders nothing, and is hardly meant so."""

@@ -15,7 +15,7 @@ from evalbus_server.dataset.select import Selector
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.assignment import Assignment
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import BUILTINS_LISTED, suggestion
 from evalbus_server.model.run import DatasetVersion, ScoreKey, Selection
 from evalbus_server.model.trial import OpenTrial
 from evalbus_server.store import Store
@@ -55,7 +55,7 @@ class Wishes:
             if name not in names:
                 everybody = sorted({*names, *known})
                 message = f"the dataset names the scorer {name!r}, which is neither declared here nor a builtin"
-                hint = suggestion(name, everybody, everybody)
+                hint = suggestion(name, everybody, everybody, BUILTINS_LISTED)
                 raise Invalid(Reason.EXPERIMENT_INVALID, f"dataset.scorers: {message}{hint}", field="dataset.scorers")
         if not self.names:
             if names:

@@ -23,7 +23,7 @@ def in_force(run: Run) -> Experiment:
     experiment = Experiment.from_json(run.experiment_json)
     if run.assignment is not None:
         experiment = experiment.with_builtins(run.assignment.builtins)
-    return changed(experiment, json.loads(run.limits_json)) if run.limits_json else experiment
+    return changed(experiment, run.changed_limits) if run.limits_json else experiment
 
 
 def changed(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:

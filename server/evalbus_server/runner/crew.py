@@ -21,7 +21,7 @@ from evalbus_server.errors import Denied, Invalid, Reason
 from evalbus_server.model.bounds import Limits
 from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import BUILTINS_LISTED, suggestion
 from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse
 from evalbus_server.model.run import PluginIdentity, ScoreKey
 from evalbus_server.model.secrets import secrets_of
@@ -265,7 +265,7 @@ class Crew:
         fitting = self._means.in_process(self._call.given, scorers=scorer)
         if name not in fitting:
             kind = "scorer" if scorer else "target"
-            hint = suggestion(name, sorted(fitting), sorted(fitting))
+            hint = suggestion(name, sorted(fitting), sorted(fitting), BUILTINS_LISTED)
             if not fitting:
                 hint = f"; say how the {kind} is reached: command, such as [python, {kind}.py], or address"
             if scorer and "." in name:

@@ -97,4 +97,4 @@ def as_it_stands(summary: Summary, run: Run) -> Summary:
     """Stored numbers with the run as it is now."""
     end = run.ended_at if run.ended_at is not None else run.started_at
     wall_time = 0.0 if run.started_at is None or end is None else max(0.0, end - run.started_at)
-    return replace(summary, run=run, wall_time=wall_time)
+    return replace(summary, run=run, wall_time=wall_time, work_time=run.work_time(end))

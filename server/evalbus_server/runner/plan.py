@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evalbus import Item, PluginInfo
 from evalbus_server.aggregate.criteria import check_criteria
+from evalbus_server.aggregate.unlike import warnings_about
 from evalbus_server.dataset.select import Selector, shuffle
 from evalbus_server.errors import Invalid, NotFound, Reason, Unfit
 from evalbus_server.model.experiment import Experiment
@@ -23,6 +24,8 @@ from evalbus_server.store import Store
 
 OUTLINES = 1_000
 """Items that one step of a selection looks at."""
+FIRST_ITEMS = 5
+"""So many items a plan names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,12 @@ class Plan:
     has_target: bool
     tasks: int
     """Score tasks in one epoch; of a scorer that samples, about."""
+    dataset: DatasetVersion | None = None
+    """None if it is not stored yet."""
+    first_items: tuple[str, ...] = ()
+    """The ids of the first few, as they are asked; of a dataset that is not stored yet as they stand there."""
+    warnings: tuple[str, ...] = ()
+    """What hinders nothing, and is hardly meant so."""
 
     @property
     def trials(self) -> int:
@@ -50,20 +59,20 @@ class Plan:
 
 async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | None, given: Given) -> Plan:
     """Check an experiment over *items*, or over its stored dataset; raises whatever would hinder the run."""
-    wishes = None
+    wishes = dataset = None
     if items is None:
         dataset = dataset_of(floor.store, experiment)
         selection, chosen = await select(floor.store, experiment, dataset)
-        count = selection.items
+        count, first = selection.items, _first(floor.store, dataset, selection, chosen)
         if experiment.scorers_from == "items":
             wishes = await stored_wishes(floor.store, dataset, selection, chosen, experiment)
     elif experiment.scorers_from == "items":
-        wishes = wishes_of(items, experiment, _default(floor.store, experiment))
-        count = wishes.items
+        taken = _Taken(experiment, items)
+        wishes = wishes_of(taken, experiment, _default(floor.store, experiment))
+        count, first = wishes.items, taken.first
     else:
-        use = experiment.dataset
-        selector = Selector(use.items, use.limit, use.tags)
-        count = sum(1 for item in items if selector.takes(item.id, item.tags))
+        taken = _Taken(experiment, items)
+        count, first = sum(1 for _ in taken), taken.first
     check_size(experiment, count)
     experiment = named_in_full(floor.store, experiment)
     known = floor.means.in_process(given, scorers=True)
@@ -78,10 +87,45 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
             assignment = wishes.assignment(crew.names, builtins, known)
             tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
         check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
-        infos = tuple(crew.infos)
-        return Plan(count, experiment.epochs.count, infos, crew.keys, experiment.target is not None, tasks)
+        return Plan(
+            count,
+            experiment.epochs.count,
+            tuple(crew.infos),
+            crew.keys,
+            experiment.target is not None,
+            tasks,
+            dataset,
+            tuple(first),
+            tuple(warnings_about(crew.keys, experiment.criteria)),
+        )
     finally:
         await crew.dismiss()
+
+
+class _Taken:
+    """The items that an experiment takes of those of a dataset, remembering the first ones."""
+
+    def __init__(self, experiment: Experiment, items: Iterable[Item]) -> None:
+        use = experiment.dataset
+        self._selector = Selector(use.items, use.limit, use.tags)
+        self._items = items
+        self.first: list[str] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in self._items:
+            if self._selector.takes(item.id, item.tags):
+                if len(self.first) < FIRST_ITEMS:
+                    self.first.append(item.id)
+                yield item
+
+
+def _first(store: Store, dataset: DatasetVersion, selection: Selection, chosen: Sequence[int]) -> list[str]:
+    """The ids of the first items that a run over a stored dataset asks."""
+    if not selection.listed:
+        page = store.outlines(dataset.name, dataset.version, limit=min(FIRST_ITEMS, selection.items))
+        return [each.id for each in page]
+    places = chosen[:FIRST_ITEMS]
+    return [store.outlines(dataset.name, dataset.version, after=place - 1, limit=1)[0].id for place in places]
 
 
 def _default(store: Store, experiment: Experiment) -> tuple[str, ...]:

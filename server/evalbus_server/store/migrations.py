@@ -138,6 +138,8 @@ _FIRST = (
       started_at REAL,
       ended_at REAL,
       session INTEGER NOT NULL,
+      session_began_at REAL,
+      worked REAL NOT NULL,
       planned INTEGER NOT NULL,
       passed INTEGER NOT NULL,
       failed INTEGER NOT NULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +14,7 @@ from evalbus_server.model.dataset import DatasetInfo, ItemChange, ItemVersion, V
 from evalbus_server.model.event import Event
 from evalbus_server.model.numbers import RunNumbers
 from evalbus_server.model.result_filter import EVERYTHING, ResultFilter
-from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState, Verdict
+from evalbus_server.model.run import Counts, DatasetVersion, Outcome, Run, RunState
 from evalbus_server.model.spent import Spent
 from evalbus_server.model.trial import OpenTrial, Outline, StoredItem, StoredResult
 from evalbus_server.store import (
@@ -387,13 +386,7 @@ class Reader:
         """A run that needs somebody and has nobody is INTERRUPTED, though nobody was there to say so."""
         if not any(run.state in _NEEDS_SOMEBODY for run in found) or self._is_attended():
             return found
-        reason = runs.PROCESS_ENDED
-        return [
-            replace(run, state=RunState.INTERRUPTED, reason=reason, verdict=Verdict.INCONCLUSIVE)
-            if run.state in _NEEDS_SOMEBODY
-            else run
-            for run in found
-        ]
+        return [runs.left_alone(self._connection, run) if run.state in _NEEDS_SOMEBODY else run for run in found]
 
     def _stored_states(self, state: RunState) -> tuple[RunState, ...]:
         """The states in the database that are shown as *state*."""

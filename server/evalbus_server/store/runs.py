@@ -37,7 +37,7 @@ _COLUMNS = """
     r.digest, r.experiment, p.state, p.reason, p.verdict, p.started_at, p.ended_at, p.session, p.planned, p.passed,
     p.failed, p.errored, p.skipped, p.last_sequence, p.protocol_faults, d.name, v.version, v.items, v.digest,
     v.created_at, r.plugins, (SELECT s.id FROM run s WHERE s.n = r.source), p.limits,
-    r.assignment
+    r.assignment, p.session_began_at, p.worked
 """
 _FROM = """
     FROM run r CROSS JOIN progress p ON p.run = r.n CROSS JOIN dataset d ON d.n = r.dataset
@@ -58,8 +58,8 @@ _INSERT_RUN = rows.insert(
 )
 _INSERT_PROGRESS = rows.insert(
     "progress",
-    "run, state, reason, verdict, started_at, ended_at, session, planned, passed, failed, errored, skipped,"
-    " last_sequence, protocol_faults, era",
+    "run, state, reason, verdict, started_at, ended_at, session, session_began_at, worked, planned, passed, failed,"
+    " errored, skipped, last_sequence, protocol_faults, era",
 )
 _COPY_FAILURES = f"""
     INSERT INTO result (run, position, epoch, outcome, attempts, category, failure)
@@ -225,20 +225,26 @@ def create(connection: Connection, run: Run, chosen: Positions = (), *, now: flo
             run = replace(run, counts=replace(run.counts, errored=connection.execute(_COPY_FAILURES, place)))
         connection.execute(
             _INSERT_PROGRESS,
-            (number, RunState.QUEUED, run.reason, None, None, None, 0, *_counts_row(run.counts), 1, 0, era),
+            (number, RunState.QUEUED, run.reason, None, None, None, 0, None, 0.0, *_counts_row(run.counts), 1, 0, era),
         )
         add_event(connection, number, 1, now, StateChanged(RunState.QUEUED, run.counts, run.reason))
     return find(connection, run.id)
 
 
-def set_state(connection: Connection, fact: StateChanged, standing: Standing, *, now: float, era: int) -> Standing:
-    """Change the state in the open transaction, with its event."""
+def set_state(  # noqa: PLR0913  # the state, and when it is
+    connection: Connection, fact: StateChanged, standing: Standing, *, now: float, era: int, alone: bool = False
+) -> Standing:
+    """Change the state in the open transaction, with its event.
+
+    *alone*: whoever worked on the run is gone, nobody knows since when; the last event is the last that he did.
+    """
     sequence = standing.next_sequence(era)
     connection.execute(
         """
         UPDATE progress SET state = :state, reason = :reason, verdict = :verdict, last_sequence = :sequence, era = :era,
             started_at = CASE WHEN :begun THEN coalesce(started_at, :now) ELSE started_at END,
-            ended_at = CASE WHEN :over THEN :now END
+            ended_at = CASE WHEN :over THEN :now END, session_began_at = CASE WHEN :begun THEN :now END,
+            worked = worked + max(0.0, coalesce(:until - session_began_at, 0.0))
         WHERE run = :run
         """,
         {
@@ -251,10 +257,30 @@ def set_state(connection: Connection, fact: StateChanged, standing: Standing, *,
             "begun": fact.state is RunState.RUNNING,
             "over": fact.state.over,
             "now": now,
+            "until": last_told(connection, standing.run) if alone else now,
         },
     )
     add_event(connection, standing.run, sequence, now, fact)
     return replace(standing, sequence=sequence, era=era)
+
+
+def last_told(connection: Connection, run: int) -> float | None:
+    """When the last event of a run was stored; None if it has none."""
+    found = connection.row("SELECT time FROM event WHERE run = ? ORDER BY sequence DESC LIMIT 1", (run,))
+    return None if found is None else float(found[0])
+
+
+def left_alone(connection: Connection, run: Run) -> Run:
+    """A run that needs somebody and has nobody, as the next writer will find it: INTERRUPTED."""
+    until = last_told(connection, numbers(connection, run.id)[0])
+    return replace(
+        run,
+        state=RunState.INTERRUPTED,
+        reason=PROCESS_ENDED,
+        verdict=Verdict.INCONCLUSIVE,
+        worked=run.work_time(until),
+        session_began_at=None,
+    )
 
 
 def change_limits(connection: Connection, fact: LimitsChanged, standing: Standing, *, now: float, era: int) -> Standing:
@@ -344,6 +370,8 @@ def _read(row: Row) -> Run:
         source=row[32] or "",
         limits_json=row[33] or "",
         assignment=None if row[34] is None else _read_assignment(loads(row[34])),
+        session_began_at=row[35],
+        worked=row[36],
     )
 
 

@@ -112,6 +112,8 @@ CREATE TABLE progress (
   started_at REAL,
   ended_at REAL,
   session INTEGER NOT NULL,
+  session_began_at REAL,    -- NULL while nobody works on it
+  worked REAL NOT NULL,     -- seconds, in the sessions that are over
   planned INTEGER NOT NULL,
   passed INTEGER NOT NULL,
   failed INTEGER NOT NULL,

@@ -452,7 +452,7 @@ class Store(Reader):
         )
         orphans = [row[0] for row in found]
         for run_id in orphans:
-            self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, Verdict.INCONCLUSIVE)
+            self._change(run_id, RunState.INTERRUPTED, runs.PROCESS_ENDED, Verdict.INCONCLUSIVE, alone=True)
             self._scrub_orphan(run_id)
         return orphans
 
@@ -528,12 +528,21 @@ class Store(Reader):
         """Whether a commit would wait now, and hold the event loop, instead of a moment later."""
         return self._checkpointer.excludes_commits
 
-    def _change(self, run_id: str, state: RunState, reason: str, verdict: Verdict | None, *, sessions: int = 0) -> Run:
+    def _change(  # noqa: PLR0913  # the parts of a fact
+        self,
+        run_id: str,
+        state: RunState,
+        reason: str,
+        verdict: Verdict | None,
+        *,
+        sessions: int = 0,
+        alone: bool = False,
+    ) -> Run:
         self.check()
         standing = self._standing(run_id)
         fact = StateChanged(state, standing.counts, reason, verdict)
         with self._connection.transaction(durable=True):
-            after = runs.set_state(self._connection, fact, standing, now=self._clock(), era=self._era)
+            after = runs.set_state(self._connection, fact, standing, now=self._clock(), era=self._era, alone=alone)
             if sessions:
                 self._connection.execute(
                     "UPDATE progress SET session = session + ? WHERE run = ?", (sessions, standing.run)

@@ -40,10 +40,12 @@ def run_document(run: Run) -> Document:
         "digest": run.digest,
         "tags": list(run.tags),
         "source": run.source or None,
+        "changed_limits": run.changed_limits,
         "created_at": time_text(run.created_at),
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at),
         "duration_s": took,
+        "work_s": run.worked if run.started_at is not None and run.session_began_at is None else None,
     }
 
 
@@ -67,8 +69,10 @@ def summary_document(summary: Summary) -> Document:
         "cached": summary.cached,
         "failures": {category.name: count for category, count in summary.failures},
         "protocol_faults": summary.run.protocol_faults,
+        "warnings": list(summary.warnings),
         **{key: value for key, value in run.items() if key not in head},
         "duration_s": summary.wall_time,
+        "work_s": summary.work_time,
         "experiment": settings_document(summary.run),
     }
 

@@ -10,7 +10,15 @@ from google.protobuf.message import Message
 
 from evalbus import PluginInfo
 from evalbus.v1 import run_pb2
-from evalbus.wire import plugin_info_to_proto, time_from_proto, time_to_proto
+from evalbus.wire import (
+    declaration_from_proto,
+    declaration_to_proto,
+    duration_from_proto,
+    duration_to_proto,
+    plugin_info_to_proto,
+    time_from_proto,
+    time_to_proto,
+)
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import (
@@ -44,6 +52,12 @@ class Planned(Protocol):
     def has_target(self) -> bool: ...
     @property
     def scorer_calls(self) -> int: ...
+    @property
+    def dataset(self) -> DatasetVersion | None: ...
+    @property
+    def first_items(self) -> Sequence[str]: ...
+    @property
+    def warnings(self) -> Sequence[str]: ...
 
 
 def plan_to_proto(plan: Planned) -> run_pb2.Plan:
@@ -56,7 +70,43 @@ def plan_to_proto(plan: Planned) -> run_pb2.Plan:
         scorer_calls=plan.scorer_calls,
         plugins=[plugin_info_to_proto(info) for info in plan.plugins],
         scores=[key.key for key in plan.keys],
+        planned_scores=[
+            run_pb2.PlannedScore(
+                scorer=key.scorer,
+                declaration=declaration_to_proto(key.declaration),
+                threshold=key.threshold,
+                weight=key.weight,
+            )
+            for key in plan.keys
+        ],
+        dataset=None if plan.dataset is None else _dataset_to_proto(plan.dataset),
+        first_items=plan.first_items,
+        warnings=plan.warnings,
     )
+
+
+def planned_keys(message: run_pb2.Plan) -> tuple[ScoreKey, ...]:
+    """The scores of a plan."""
+    return tuple(
+        ScoreKey(
+            key,
+            each.scorer,
+            declaration_from_proto(each.declaration),
+            each.threshold if each.HasField("threshold") else None,
+            each.weight if each.HasField("weight") else None,
+        )
+        for key, each in zip(message.scores, message.planned_scores, strict=False)
+    )
+
+
+def dataset_of_plan(message: run_pb2.Plan) -> DatasetVersion | None:
+    """The dataset of a plan; None if it is not stored."""
+    found = message.dataset
+    return DatasetVersion(found.name, found.version, 0, found.digest, 0.0) if message.HasField("dataset") else None
+
+
+def _dataset_to_proto(dataset: DatasetVersion) -> run_pb2.RunDataset:
+    return run_pb2.RunDataset(name=dataset.name, version=dataset.version, digest=dataset.digest)
 
 
 def limit_settings(messages: Iterable[run_pb2.LimitSetting]) -> dict[str, Any]:
@@ -105,16 +155,23 @@ def run_to_proto(run: Run) -> run_pb2.Run:
         partial=run.partial,
         counts=counts_to_proto(run.counts),
         created_at=time_to_proto(run.created_at),
-        dataset=run_pb2.RunDataset(name=run.dataset.name, version=run.dataset.version, digest=run.dataset.digest),
+        dataset=_dataset_to_proto(run.dataset),
         digest=run.digest,
         tags=run.tags,
         last_sequence=run.last_sequence,
         source=run.source,
+        worked=duration_to_proto(run.worked),
+        changed_limits=[
+            run_pb2.LimitSetting(path=path, value=json.dumps(value, ensure_ascii=False))
+            for path, value in run.changed_limits.items()
+        ],
     )
     if run.started_at is not None:
         message.started_at.CopyFrom(time_to_proto(run.started_at))
     if run.ended_at is not None:
         message.ended_at.CopyFrom(time_to_proto(run.ended_at))
+    if run.session_began_at is not None:
+        message.session_began_at.CopyFrom(time_to_proto(run.session_began_at))
     return message
 
 
@@ -142,7 +199,15 @@ def run_from_proto(message: run_pb2.Run, experiment: Experiment | None = None) -
         ended_at=time_from_proto(message.ended_at) if message.HasField("ended_at") else None,
         last_sequence=message.last_sequence,
         source=message.source,
+        session_began_at=time_from_proto(message.session_began_at) if message.HasField("session_began_at") else None,
+        worked=duration_from_proto(message.worked),
+        limits_json=_limits_json(message.changed_limits),
     )
+
+
+def _limits_json(messages: Iterable[run_pb2.LimitSetting]) -> str:
+    limits = {message.path: json.loads(message.value) for message in messages}
+    return json.dumps(limits, ensure_ascii=False) if limits else ""
 
 
 def verdict_number(verdict: Verdict | None) -> int:

@@ -19,9 +19,12 @@ _SAYING = ("tls", "scorers")
 
 def settings_document(run: Run) -> Document | None:
     """What a run was started with; None if it is not known. Folders are left out, since they define nothing."""
-    if not run.experiment_json:
-        return None
-    document: Document = json.loads(run.experiment_json)
+    return experiment_document(run.experiment_json) if run.experiment_json else None
+
+
+def experiment_document(experiment_json: str) -> Document:
+    """An experiment, from its canonical JSON."""
+    document: Document = json.loads(experiment_json)
     for part in (document.get("dataset"), document.get("target"), *(document.get("scorers") or ())):
         if part is not None:
             part.pop("folder", None)

@@ -42,6 +42,8 @@ def summary_to_proto(summary: Summary) -> run_pb2.Summary:
         protocol_faults=summary.run.protocol_faults,
         wall_time=duration_to_proto(summary.wall_time),
         cached=summary.cached,
+        work_time=duration_to_proto(summary.work_time),
+        warnings=summary.warnings,
     )
     if summary.criteria:
         criteria = Experiment.from_json(summary.run.experiment_json).criteria
@@ -93,6 +95,8 @@ def summary_from_proto(message: run_pb2.Summary, experiment: Experiment | None =
         ),
         wall_time=duration_from_proto(message.wall_time),
         cached=message.cached,
+        work_time=duration_from_proto(message.work_time),
+        warnings=tuple(message.warnings),
     )
 
 

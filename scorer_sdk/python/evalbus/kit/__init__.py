@@ -48,7 +48,8 @@ Parts: TypeAlias = Part | Scorer[Any, Any]
 def weighted_blend(name: str, *parts: Parts, version: str = "0.0.0", description: str = "") -> Combined:
     """The weighted mean of the parts that have a value: Σ weight · value / Σ weight over those; none: SKIPPED.
 
-    Its range holds those of all parts.
+    Its range holds those of all parts. Values are taken as they are: where the ranges are not alike, the declaration says
+    so, and so does a dry run of an experiment.
 
     Raises:
         PluginInvalid: no part has a weight, or they do not agree about what is better.

@@ -11,6 +11,7 @@ from evalbus._failure import Failure
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus
 from evalbus.kit._combined import Kind
 from evalbus.kit._part import Part, Seat
+from evalbus.kit._ranges import UNLIKE_PARTS, unlike
 
 Judging = Generator[Sequence[Seat], Sequence[Score], Score]
 
@@ -38,10 +39,12 @@ def spanning(parts: Sequence[Part], declared: Sequence[ScoreDeclaration]) -> Sco
 
 
 def blended(parts: Sequence[Part], declared: Sequence[ScoreDeclaration]) -> ScoreDeclaration:
-    """The same, and something has a weight."""
+    """The same, and something has a weight; the description tells of unlike ranges, whose values are taken as they are."""
     if not any(part.weight for part in parts):
         raise PluginInvalid("all weights are 0: give one part a weight")
-    return spanning(parts, declared)
+    whole = spanning(parts, declared)
+    ranges = unlike({part.name: each for part, each in zip(parts, declared, strict=True) if part.weight})
+    return replace(whole, description=f"{UNLIKE_PARTS}{ranges}") if ranges else whole
 
 
 def passing(parts: Sequence[Part], declared: Sequence[ScoreDeclaration]) -> ScoreDeclaration:

@@ -210,6 +210,10 @@ class Plan(_message.Message):
     SCORER_CALLS_FIELD_NUMBER: _builtins.int
     PLUGINS_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
+    PLANNED_SCORES_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
+    FIRST_ITEMS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     items: _builtins.int
     """Items selected."""
     epochs: _builtins.int
@@ -228,6 +232,22 @@ class Plan(_message.Message):
     def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The score keys that results will have."""
 
+    @_builtins.property
+    def planned_scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedScore]:
+        """What each of these means: as many, in the same order."""
+
+    @_builtins.property
+    def dataset(self) -> Global___RunDataset:
+        """The dataset. Absent if the items came with the experiment and are not stored."""
+
+    @_builtins.property
+    def first_items(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of the first few items, in the order in which they are asked."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What hinders nothing and is hardly meant so, a sentence each, such as a weighted mean over scores of unlike ranges."""
+
     def __init__(
         self,
         *,
@@ -238,14 +258,61 @@ class Plan(_message.Message):
         scorer_calls: _builtins.int = ...,
         plugins: _abc.Iterable[_plugin_pb2.PluginInfo] | None = ...,
         scores: _abc.Iterable[_builtins.str] | None = ...,
+        planned_scores: _abc.Iterable[Global___PlannedScore] | None = ...,
+        dataset: Global___RunDataset | None = ...,
+        first_items: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "items", b"items", "plugins", b"plugins", "scorer_calls", b"scorer_calls", "scores", b"scores", "target_calls", b"target_calls", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "epochs", b"epochs", "first_items", b"first_items", "items", b"items", "planned_scores", b"planned_scores", "plugins", b"plugins", "scorer_calls", b"scorer_calls", "scores", b"scores", "target_calls", b"target_calls", "trials", b"trials", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class PlannedScore(_message.Message):
+    """A score that results will have, by what its scorer declares with its settings, and what the experiment says of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORER_FIELD_NUMBER: _builtins.int
+    DECLARATION_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    scorer: _builtins.int
+    """The scorer's place among the plugins that are scorers, from 0."""
+    threshold: _builtins.float
+    """The value from which it passes. Absent without one."""
+    weight: _builtins.float
+    """What it counts in the weighted score. Absent without one."""
+    @_builtins.property
+    def declaration(self) -> _score_pb2.ScoreDeclaration:
+        """Its range, its direction and what it is."""
+
+    def __init__(
+        self,
+        *,
+        scorer: _builtins.int = ...,
+        declaration: _score_pb2.ScoreDeclaration | None = ...,
+        threshold: _builtins.float | None = ...,
+        weight: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "declaration", b"declaration", "threshold", b"threshold", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "declaration", b"declaration", "scorer", b"scorer", "threshold", b"threshold", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___PlannedScore: _TypeAlias = PlannedScore  # noqa: Y015
 
 @_typing.final
 class GetRunRequest(_message.Message):
@@ -283,7 +350,7 @@ class GetRunResponse(_message.Message):
 
     @_builtins.property
     def experiment(self) -> _experiment_pb2.Experiment:
-        """Its resolved experiment."""
+        """Its resolved experiment, with the limits that are in force."""
 
     def __init__(
         self,
@@ -806,6 +873,9 @@ class Run(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    SESSION_BEGAN_AT_FIELD_NUMBER: _builtins.int
+    WORKED_FIELD_NUMBER: _builtins.int
+    CHANGED_LIMITS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The run's id: opaque, sorts by time of start."""
     name: _builtins.str
@@ -848,6 +918,18 @@ class Run(_message.Message):
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Labels."""
 
+    @_builtins.property
+    def session_began_at(self) -> _timestamp_pb2.Timestamp:
+        """When the session began that is at work. Absent while nobody works on the run: it waits, has halted, or is over."""
+
+    @_builtins.property
+    def worked(self) -> _duration_pb2.Duration:
+        """How long its sessions took that are over, added up: the time at work, without the pauses before a run went on."""
+
+    @_builtins.property
+    def changed_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitSetting]:
+        """What was set anew in the limits of its experiment, by UpdateLimits: each path once, with the value in force."""
+
     def __init__(
         self,
         *,
@@ -866,10 +948,13 @@ class Run(_message.Message):
         tags: _abc.Iterable[_builtins.str] | None = ...,
         last_sequence: _builtins.int = ...,
         source: _builtins.str = ...,
+        session_began_at: _timestamp_pb2.Timestamp | None = ...,
+        worked: _duration_pb2.Duration | None = ...,
+        changed_limits: _abc.Iterable[Global___LimitSetting] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "ended_at", b"ended_at", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "ended_at", b"ended_at", "session_began_at", b"session_began_at", "started_at", b"started_at", "worked", b"worked"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "digest", b"digest", "ended_at", b"ended_at", "id", b"id", "last_sequence", b"last_sequence", "name", b"name", "partial", b"partial", "reason", b"reason", "source", b"source", "started_at", b"started_at", "state", b"state", "tags", b"tags", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_limits", b"changed_limits", "counts", b"counts", "created_at", b"created_at", "dataset", b"dataset", "digest", b"digest", "ended_at", b"ended_at", "id", b"id", "last_sequence", b"last_sequence", "name", b"name", "partial", b"partial", "reason", b"reason", "session_began_at", b"session_began_at", "source", b"source", "started_at", b"started_at", "state", b"state", "tags", b"tags", "verdict", b"verdict", "worked", b"worked"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1738,6 +1823,8 @@ class Summary(_message.Message):
     PROTOCOL_FAULTS_FIELD_NUMBER: _builtins.int
     WALL_TIME_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
+    WORK_TIME_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     pass_rate: _builtins.float
     """passed / (passed + failed + errored)."""
     coverage: _builtins.float
@@ -1778,7 +1865,15 @@ class Summary(_message.Message):
 
     @_builtins.property
     def wall_time(self) -> _duration_pb2.Duration:
-        """From start to end, or to now."""
+        """From start to end, or to now, with the pauses before a run went on."""
+
+    @_builtins.property
+    def work_time(self) -> _duration_pb2.Duration:
+        """How long the run was at work, up to now: its sessions added up."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What hinders nothing and is hardly meant so, a sentence each, as in the plan."""
 
     def __init__(
         self,
@@ -1797,10 +1892,12 @@ class Summary(_message.Message):
         protocol_faults: _builtins.int = ...,
         wall_time: _duration_pb2.Duration | None = ...,
         cached: _builtins.int = ...,
+        work_time: _duration_pb2.Duration | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "coverage", b"coverage", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "run", b"run", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "coverage", b"coverage", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "run", b"run", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted", "work_time", b"work_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "cached", b"cached", "coverage", b"coverage", "criteria", b"criteria", "failures", b"failures", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "protocol_faults", b"protocol_faults", "run", b"run", "scores", b"scores", "usage", b"usage", "wall_time", b"wall_time", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "_latency", b"_latency", "_pass_rate", b"_pass_rate", "_priced_share", b"_priced_share", "_usage", b"_usage", "_weighted", b"_weighted", "attempts", b"attempts", "cached", b"cached", "coverage", b"coverage", "criteria", b"criteria", "failures", b"failures", "latency", b"latency", "pass_rate", b"pass_rate", "priced_share", b"priced_share", "protocol_faults", b"protocol_faults", "run", b"run", "scores", b"scores", "usage", b"usage", "wall_time", b"wall_time", "warnings", b"warnings", "weighted", b"weighted", "work_time", b"work_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__coverage: _TypeAlias = _typing.Literal["coverage"]  # noqa: Y015
     _WhichOneofArgType__coverage: _TypeAlias = _typing.Literal["_coverage", b"_coverage"]  # noqa: Y015

@@ -24,7 +24,7 @@ from evalbus.kit import Combined, Part, part
 from evalbus.kit._combined import Kind
 from evalbus.kit._rules import ALL_OF, ANY_OF, BLEND, CASCADE, MOST_OF, NEGATE, THRESHOLD
 from evalbus_server.errors import Invalid
-from evalbus_server.model.faults import suggestion
+from evalbus_server.model.faults import BUILTINS_LISTED, suggestion
 from evalbus_server.scorer.mapping import Path, parse_path
 
 Known = Mapping[str, Scorer[Any, Any]]
@@ -149,7 +149,7 @@ class Combination(Scorer[Any, Any]):
         if scorer is None:
             known = sorted(self._known)
             raise SettingsInvalid(
-                f"{path}.use: there is no builtin scorer {asked.use!r}{suggestion(asked.use, known, known)}",
+                f"{path}.use: there is no builtin scorer {asked.use!r}{suggestion(asked.use, known, known, BUILTINS_LISTED)}",
                 f"{path}.use",
             )
         try:

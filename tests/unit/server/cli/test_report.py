@@ -50,6 +50,7 @@ def document(**changes):
         "dataset": {"name": "support-desk", "version": 1, "digest": "ab"},
         "digest": "cd",
         "duration_s": 0.8,
+        "work_s": 0.8,
         **changes,
     }
 
@@ -68,6 +69,11 @@ def test_it_shows_every_number_beside_its_n():
     assert "p95 6" in text
     assert "verdict  PASS" in text
     assert max(len(line) for line in text.splitlines()) <= 110
+
+
+def test_the_time_of_a_run_that_rested_is_that_at_work_and_the_whole_beside():
+    assert "time     800 ms\n" in printed(document())
+    assert "time     12 s at work   2 h 00 min from start to end\n" in printed(document(work_s=12.2, duration_s=7212))
 
 
 def test_a_number_without_a_value_is_a_dash():

@@ -52,6 +52,15 @@ def test_what_is_not_as_usual_is_told():
     ]
 
 
+def test_limits_that_were_set_anew_are_told_with_their_values():
+    changed = {"limits.concurrency": 32, "limits.max_errors": "5%", "limits.cost": None}
+    lines = [f"{label}: {text}" for label, text in told_settings(document_of(limits={"concurrency": 32}), changed)]
+    assert lines[1:] == [
+        "limits: concurrency 32",
+        "changed: limits.concurrency 32   limits.max_errors 5%   limits.cost none",
+    ]
+
+
 def test_secrets_are_in_neither():
     target = {"command": ["agent"], "env": {"KEY": "s3cret", "OTHER": "${env:OTHER}"}}
     scorers = [{"address": "a:1", "token": "s3cret", "tls": {}}, {"address": "b:1", "token": "${env:T}"}]

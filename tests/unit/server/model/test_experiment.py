@@ -397,3 +397,12 @@ def test_a_part_of_a_name_is_enough_for_a_suggestion():
 
     assert suggestion("exakt", known, known) == "; did you mean exact_match?"
     assert suggestion("zzz", known, known) == "; known are exact_match, includes, levenshtein"
+
+
+def test_names_that_are_too_many_for_a_message_are_listed_elsewhere():
+    many = [f"name{n}" for n in range(60)]
+    assert suggestion("zzz", many, many, "evalbus scorers list shows them") == (
+        "; there are 60: evalbus scorers list shows them"
+    )
+    cut = suggestion("zzz", many, many)
+    assert cut.startswith("; there are 60: name0, name1") and cut.endswith("name23, …")

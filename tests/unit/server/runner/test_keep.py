@@ -99,8 +99,8 @@ async def test_no_word_of_the_outputs_is_left_on_the_disk_and_every_number_is(tm
         assert (run.state, run.counts) == (RunState.COMPLETED, whole.counts)
         assert not said(d)
         summary = await d.runs.summary(run.id)
-        assert replace(summary, run=numbers.run, wall_time=0.0, latency=None) == replace(
-            numbers, wall_time=0.0, latency=None
+        assert replace(summary, run=numbers.run, wall_time=0.0, work_time=0.0, latency=None) == replace(
+            numbers, wall_time=0.0, work_time=0.0, latency=None
         )
         with open_reader(d.path) as reader:
             assert read_summary(reader, run) == summary

@@ -160,6 +160,39 @@ def test_a_run_that_goes_on_has_not_ended(store: Store) -> None:
     assert (resumed.ended_at, resumed.verdict, resumed.session) == (None, None, 2)
 
 
+def test_the_time_at_work_leaves_out_the_pauses_and_what_nobody_knows_of(path: Path) -> None:
+    moment = 0.0
+    with open_store(path, clock=lambda: moment) as store:
+        run = store.create_run(run_of(dataset(store, 3)))
+        moment = 100.0
+        assert store.begin_session(run.id).work_time(moment + 5) == 5.0
+        moment = 110.0
+        paused = store.change_state(run.id, RunState.PAUSED)
+        moment = 1000.0
+        waiting = store.change_state(run.id, RunState.QUEUED)
+        moment = 1001.0
+        again = store.begin_session(run.id)
+        moment = 1003.0
+        store.commit(run.id, whole(range(1)))
+
+        assert (paused.worked, paused.session_began_at, paused.work_time(moment)) == (10.0, None, 10.0)
+        assert waiting.work_time(moment) == 10.0
+        assert (again.worked, again.session_began_at, again.work_time(1003.0)) == (10.0, 1001.0, 12.0)
+
+    with open_reader(path) as reader:  # whoever worked on it is gone
+        left = reader.run(run.id)
+        assert (left.state, left.work_time(5000.0)) == (RunState.INTERRUPTED, 12.0)
+    moment = 5000.0
+    with open_store(path, clock=lambda: moment) as store:
+        assert store.interrupt_orphans() == [run.id]
+        orphan = store.run(run.id)
+        assert (orphan.worked, orphan.session_began_at, orphan.ended_at) == (12.0, None, 5000.0)
+        moment = 4000.0  # a clock that was set back takes nothing away
+        store.begin_session(run.id)
+        moment = 3000.0
+        assert store.change_state(run.id, RunState.CANCELLED).worked == 12.0
+
+
 def test_protocol_faults_add_up(store: Store) -> None:
     run = started(store)
 

@@ -60,6 +60,8 @@ RUN = Run(
     verdict=Verdict.FAIL,
     started_at=1_700_000_001.0,
     ended_at=1_700_000_003.5,
+    worked=1.5,
+    limits_json='{"limits.concurrency": 4}',
     last_sequence=7,
     protocol_faults=1,
 )
@@ -102,6 +104,7 @@ SUMMARY = Summary(
     attempts=5,
     failures=((FailureCategory.TIMEOUT, 1),),
     wall_time=2.5,
+    work_time=1.5,
 )
 FAILURE = Failure(FailureCategory.TIMEOUT, "no answer within 60 s", "TIMEOUT", FailureOrigin.SERVER)
 RESULT = StoredResult(

@@ -158,6 +158,8 @@ RUNS = st.builds(
     verdict=VERDICTS,
     started_at=st.none() | TIME,
     ended_at=st.none() | TIME,
+    session_began_at=st.none() | TIME,
+    worked=st.integers(0, 10**7).map(float),
     last_sequence=COUNT,
 )
 EVENTS = st.builds(

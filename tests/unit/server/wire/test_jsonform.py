@@ -63,7 +63,7 @@ def test_a_run_with_its_numbers_has_the_keys_of_the_rules():
     assert document["counts"] == COUNTS
     assert document["weighted"] is None
     assert document["dataset"] == {"name": "support", "version": 3, "digest": "d" * 64}
-    assert document["duration_s"] == 2.5
+    assert (document["duration_s"], document["work_s"]) == (2.5, 1.5)
     assert document["latency_ms"] == {"mean": 10.0, "p50": 9.0, "p90": 19.0, "p95": 19.5, "p99": 19.9}
     assert document["usage"] == {
         "input_tokens": 10,

@@ -21,8 +21,10 @@ from evalbus_server.wire.result import result_from_proto, result_to_proto
 from evalbus_server.wire.run import (
     counts_from_proto,
     counts_to_proto,
+    dataset_of_plan,
     outcomes_filter,
     plan_to_proto,
+    planned_keys,
     run_from_proto,
     run_to_proto,
     state_filter,
@@ -99,6 +101,7 @@ def test_the_numbers_of_a_run_come_back_as_they_went(scores, number, latency, us
         attempts=5,
         failures=tuple(failures),
         wall_time=wall_time,
+        work_time=wall_time / 2,
     )
 
     assert summary_from_proto(summary_to_proto(summary), EXPERIMENT) == summary
@@ -174,6 +177,9 @@ class Plan:
     keys: tuple[ScoreKey, ...] = RUN.score_keys
     has_target: bool = True
     scorer_calls: int = 60
+    dataset: DatasetVersion | None = RUN.dataset
+    first_items: tuple[str, ...] = ("a1", "b7")
+    warnings: tuple[str, ...] = ("weighted mixes",)
 
 
 def test_a_plan_says_how_many_calls_there_will_be():
@@ -184,6 +190,16 @@ def test_a_plan_says_how_many_calls_there_will_be():
     assert [plugin.name for plugin in message.plugins] == ["agent", "tone"]
     assert list(message.scores) == ["exact_match", "tone.warm"]
     assert plan_to_proto(Plan(has_target=False)).target_calls == 0
+
+
+def test_a_plan_says_over_what_and_what_scores_mean():
+    message = plan_to_proto(Plan())
+
+    assert planned_keys(message) == RUN.score_keys
+    assert (message.dataset.name, message.dataset.version) == (RUN.dataset.name, RUN.dataset.version)
+    assert (list(message.first_items), list(message.warnings)) == (["a1", "b7"], ["weighted mixes"])
+    assert dataset_of_plan(message) == replace(RUN.dataset, items=0, created_at=0.0)
+    assert dataset_of_plan(plan_to_proto(Plan(dataset=None))) is None
 
 
 @dataclass(frozen=True)
