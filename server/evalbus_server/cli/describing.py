@@ -7,6 +7,7 @@ import difflib
 import json
 import os
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,12 @@ from evalbus_server.model.faults import BUILTINS_LISTED, suggestion
 from evalbus_server.plugin.remote import NotServed, listed
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
-from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.scorer.builtin import BUILTINS, GROUPS
+from evalbus_server.scorer.metrics import METRICS
+
+LEAST = 24
+"""So wide a description is at least, on the narrowest terminal."""
+_METRICS = "numbers over all trials: what `metrics` of a scorer may name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +110,24 @@ def describe(sought: Sought, *, as_json: bool) -> None:
 
 def list_builtins(*, as_json: bool) -> None:
     """Print the builtin scorers."""
-    infos = [builtin.info for _, builtin in sorted(BUILTINS.items())]
     if as_json:
-        print_json({"scorers": [info_document(info) for info in infos]})
+        by_name = sorted((scorer.name, group, scorer.info) for group, of in GROUPS.items() for scorer in of)
+        scorers = [{**info_document(info), "group": group} for _, group, info in by_name]
+        metrics = [{"name": metric.name, "description": metric.about} for metric in METRICS.values()]
+        print_json({"scorers": scorers, "metrics": metrics})
         return
+    listed = {group: [(each.name, each.info.description) for each in of] for group, of in GROUPS.items()}
+    listed[_METRICS] = [(metric.name, metric.about) for metric in METRICS.values()]
+    width = max(len(name) for rows in listed.values() for name, _ in rows) + 4
     out = console()
-    width = max(len(info.name) for info in infos) + 2
-    for info in infos:
-        out.print(Text.assemble((f"{info.name:{width}}", "bold"), info.description), soft_wrap=True)
+    room = max(out.width - width, LEAST) if out.is_terminal else None
+    for place, (group, rows) in enumerate(listed.items()):
+        out.print(Text(f"{'' if place == 0 else chr(10)}{group}", "bold"), soft_wrap=True)
+        for name, about in rows:
+            first, *more = [about] if room is None else textwrap.wrap(about, room) or [""]
+            out.print(Text(f"  {name:{width - 2}}{first}"), soft_wrap=True)
+            for line in more:
+                out.print(Text(f"{'':{width}}{line}"), soft_wrap=True)
 
 
 def show_scorer(name: str, *, as_json: bool) -> None:

@@ -47,22 +47,32 @@ from evalbus_server.scorer.builtin.trajectory import (
 from evalbus_server.scorer.builtin.translation import bleu, chrf
 from evalbus_server.scorer.builtin.word_overlap import f1, rouge_l
 
-_ALL: tuple[Scorer[Any, Any], ...] = (
-    *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer_match, multiple_choice),
-    *(numeric_diff, last_number),
-    *(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),
-    *(json_valid, json_schema_valid, json_diff, list_contains),
-    *(keyword_coverage, completeness, tone, length, readability),
-    *(latency_limit, cost_limit, token_limit),
-    *(tool_called, tool_not_called, tool_order, tool_call_limit, no_tool_errors, tool_call_accuracy, tool_arguments),
-    *(trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
-    embedding_similarity,
-)
+_ALONE: Mapping[str, tuple[Scorer[Any, Any], ...]] = {
+    "right or wrong": (
+        *(exact_match, includes, excludes, starts_with, ends_with, match, regex, answer_match, multiple_choice),
+    ),
+    "numbers": (numeric_diff, last_number),
+    "likeness of texts": (*(levenshtein, similarity, content_similarity, textual_difference, f1, rouge_l, bleu, chrf),),
+    "JSON and lists": (json_valid, json_schema_valid, json_diff, list_contains),
+    "coverage, tone, length": (keyword_coverage, completeness, tone, length, readability),
+    "time, cost, tokens": (latency_limit, cost_limit, token_limit),
+    "tool calls": (
+        *(tool_called, tool_not_called, tool_order, tool_call_limit, no_tool_errors, tool_call_accuracy),
+        tool_arguments,
+    ),
+    "trajectory": (trajectory, trajectory_efficiency, trajectory_blacklist, tool_failures),
+    "meaning, by a model of embeddings": (embedding_similarity,),
+    "judges: a model reads and says": tuple(JUDGES.values()),
+}
 
 ASKING = frozenset({*JUDGES, "embedding_similarity"})
 """Those that ask a model at an endpoint."""
 
-_SINGLE = (*_ALL, *JUDGES.values())
+GROUPS: Mapping[str, tuple[Scorer[Any, Any], ...]] = {
+    **_ALONE,
+    "made of other scorers": combinations([each for group in _ALONE.values() for each in group]),
+}
+"""All of them, by what they look at."""
 
-BUILTINS: Mapping[str, Scorer[Any, Any]] = {builtin.name: builtin for builtin in (*_SINGLE, *combinations(_SINGLE))}
+BUILTINS: Mapping[str, Scorer[Any, Any]] = {each.name: each for group in GROUPS.values() for each in group}
 """By the name that an experiment uses."""
