@@ -16,7 +16,6 @@ from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.dataset_use import in_folder
 from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.faults import invalid, kind_of
-from evalbus_server.model.paths import parse_path
 from evalbus_server.model.written import Duration, Many, Name, Text
 from evalbus_server.runner.documents import read_document
 
@@ -130,15 +129,14 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     """The settings of a YAML, JSON or TOML file.
 
     Raises:
-        Invalid: the file cannot be read, or does not hold settings; one line, with the file and mostly the line.
+        Invalid: the file cannot be read, or does not hold settings; one line, with the file and mostly the place.
     """
     document = read_document(path, Reason.REQUEST_INVALID)
     try:
         return Settings.parse(document.data)
     except Invalid as error:
-        line = document.line_of(parse_path(error.field)) if error.field else None
-        where = f"{path}: " if line is None else f"{path} line {line}: "
-        raise Invalid(error.reason, where + str(error), field=error.field) from None
+        message = f"{path}: {document.told(error.field)}{error}"
+        raise Invalid(error.reason, message, field=error.field) from None
 
 
 class Serving:

@@ -50,7 +50,7 @@ def test_a_bad_experiment_ends_with_2(desk):
     desk.write("bad.yaml", "name: x\ndataset: {path: items.jsonl}\nscorer: []\n")
     ended = desk.run("run", "bad.yaml")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.reason == "evalbus: bad.yaml line 3: scorer: unknown key; did you mean scorers?"
+    assert ended.reason == "evalbus: bad.yaml: line 3, column 1: scorer: unknown key; did you mean scorers?"
 
 
 def test_a_target_that_is_not_there_ends_with_4(desk):

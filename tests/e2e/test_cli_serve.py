@@ -44,7 +44,7 @@ def test_a_database_that_is_served_has_one_writer(desk):
         (["--listen", "0.0.0.0:0"], "can be reached from other machines; give the server a token or TLS"),
         (["--listen", "nowhere"], "is no address to listen on"),
         (["--config", "nowhere.yaml"], "nowhere.yaml: there is no such file"),
-        (["--config", "server.yaml"], "server.yaml line 1: lisen: unknown key; did you mean listen?"),
+        (["--config", "server.yaml"], "server.yaml: line 1, column 1: lisen: unknown key; did you mean listen?"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(desk, words, said):

@@ -201,7 +201,7 @@ def change(settings: Sequence[str]) -> Word:
         try:
             found[path.strip()] = read_yaml(value).data
         except DocumentError as error:
-            raise Invalid(Reason.EXPERIMENT_INVALID, f"{setting}: the value is {error}") from None
+            raise Invalid(Reason.EXPERIMENT_INVALID, f"{setting}: in the value, {error}") from None
     return Word("set", found)
 
 

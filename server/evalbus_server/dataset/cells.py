@@ -13,6 +13,7 @@ from typing import NamedTuple
 from evalbus import Value, _json
 from evalbus_server.dataset.refusal import RowRefused
 from evalbus_server.model.paths import Steps
+from evalbus_server.model.syntax import json_fault
 
 _scan = json.JSONDecoder().raw_decode
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -86,8 +87,7 @@ def _members_or_refused(text: str) -> dict[str, str]:
             comma = text[error.pos :].strip(" \t\r\n") == ","
             message = "a comma stands behind the object" if comma else "something stands behind the object"
             raise RowRefused("not_json", f"not JSON: {message}; write one object a line") from None
-        message = f"{error.msg[:1].lower()}{error.msg[1:]}"
-        raise RowRefused("not_json", f"not JSON: {message} at column {error.pos + 1}") from None
+        raise RowRefused("not_json", f"not JSON at column {error.pos + 1}: {json_fault(error)}") from None
     except ValueError as error:
         raise RowRefused("not_json", f"not JSON: {_reason(error)}") from None
 
@@ -108,7 +108,7 @@ def _advice(text: str) -> str:
 
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return error.msg[:1].lower() + error.msg[1:]
+        return json_fault(error)
     text = str(error)
     return "a number of more than 4,300 digits" if text.startswith("Exceeds the limit") else text
 

@@ -122,19 +122,17 @@ class _Walker(ListReader):
     def take_key(self) -> str:
         """The key that comes next, and its colon."""
         if self.next_character() != '"':
-            raise FileRefused(
-                self.line, "not_json", f"not JSON: {shown(self.next_character())} where a key should stand"
-            )
+            raise self.here(f"{shown(self.next_character())} where a key should stand")
         while True:
             try:
                 key, end = scanstring(self.text, self.at + 1)
                 break
             except ValueError as error:
                 if not self.read_on():
-                    raise FileRefused(self.line, "not_json", f"not JSON: {error}") from None
+                    raise self.here("a key without an end") from error
         self.skip(end - self.at)
         if self.next_character() != ":":
-            raise FileRefused(self.line, "not_json", "not JSON: a colon is missing")
+            raise self.here(f"{shown(self.next_character())} where a colon should stand")
         self.skip(1)
         return str(key)
 
@@ -149,9 +147,9 @@ class _Walker(ListReader):
     def after_element(self, closing: str) -> bool:
         """Pass the comma behind an element; whether *closing* stands there instead."""
         following = self.next_character()
-        self.skip(1)
         if following not in (",", closing):
-            raise FileRefused(self.line, "not_json", f"not JSON: {shown(following)} where a comma should stand")
+            raise self.here(f"{shown(following)} where a comma should stand")
+        self.skip(1)
         return following == closing
 
     def skip_value(self) -> None:
@@ -160,7 +158,7 @@ class _Walker(ListReader):
         while True:
             character = self.next_character()
             if not character:
-                raise FileRefused(self.line, "not_json", "not JSON: the file ends in the middle")
+                raise self.here("the file ends in the middle")
             if character in "[{]}":
                 depth += 1 if character in "[{" else -1
                 self.skip(1)
@@ -178,15 +176,13 @@ class _Walker(ListReader):
                 self.skip(match.end() - self.at)
                 return
             if len(self.text) - self.at > LONGEST_LINE or not self.read_on():
-                raise FileRefused(self.line, "not_json", "not JSON: a text without an end")
+                raise self.here("a text without an end")
 
     def _skip_plain(self, pattern: re.Pattern[str]) -> None:
         while True:
             match = pattern.match(self.text, self.at)
             if match is None:
-                raise FileRefused(
-                    self.line, "not_json", f"not JSON: {shown(self.text[self.at])} where a value should stand"
-                )
+                raise self.here(f"{shown(self.text[self.at])} where a value should stand")
             self.skip(match.end() - self.at)
             if self.at < len(self.text) or not self.read_on() or pattern.match(self.text, self.at) is None:
                 return

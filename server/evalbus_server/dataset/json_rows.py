@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from evalbus_server.dataset.cells import Row, row_cells
 from evalbus_server.dataset.refusal import FileRefused, Refusal, RowRefused
 from evalbus_server.dataset.source import LONGEST_LINE, Line
+from evalbus_server.model.syntax import json_fault
 
 _BLANK = " \t\r\n"
 _skip_value = json.JSONDecoder().raw_decode
@@ -46,13 +47,13 @@ def json_list_rows(pieces: Iterable[str]) -> Iterator[Row | Refusal]:
             except RowRefused as error:
                 yield Refusal(line, error.kind, str(error))
             following = reader.next_character()
+            if following not in (",", "]"):
+                raise reader.here(f"{shown(following)} where a comma should stand")
             reader.skip(1)
             if following == "]":
                 break
-            if following != ",":
-                raise FileRefused(reader.line, "not_json", f"not JSON: {shown(following)} where a comma should stand")
     if reader.next_character():
-        raise FileRefused(reader.line, "not_json", "not JSON: something stands behind the list")
+        raise reader.here("something stands behind the list")
 
 
 def _not_a_list(found: str) -> str:
@@ -75,6 +76,8 @@ class ListReader:
         self.at = 0
         self.line = 1
         """The physical line of the position."""
+        self._before = 0
+        """Characters of its first line that stood before the window."""
 
     def next_character(self) -> str:
         """The next one that is not space, without taking it; "" at the end."""
@@ -92,6 +95,7 @@ class ListReader:
 
     def read_on(self) -> bool:
         """Add what comes next; as much as there is already, so that a long object is not scanned over and over."""
+        self._before = self.column(self.at) - 1
         self.text = self.text[self.at :]
         self.at = 0
         wanted = max(len(self.text), 1)
@@ -103,6 +107,15 @@ class ListReader:
                 break
         self.text += "".join(more)
         return bool(more)
+
+    def column(self, place: int) -> int:
+        """The column of a place in the window, from 1."""
+        line = self.text.rfind("\n", 0, place) + 1
+        return place - line + 1 + (self._before if line == 0 else 0)
+
+    def here(self, what: str) -> FileRefused:
+        """Says of the position that it is no JSON, and what stands there."""
+        return FileRefused(self.line, "not_json", f"not JSON at column {self.column(self.at)}: {what}")
 
     def take_object(self) -> tuple[int, str]:
         """The line and the text of the object that comes next."""
@@ -120,18 +133,19 @@ class ListReader:
             except RecursionError:
                 raise FileRefused(self.line, "not_json", "not JSON: nested deeper than 100") from None
             except ValueError as error:
+                ahead = error.pos - self.at if isinstance(error, json.JSONDecodeError) else 0
                 long = len(self.text) - self.at > LONGEST_LINE
                 if long or not self.read_on():
-                    raise self.refused(error, long) from None
+                    raise self.refused(error, ahead, long) from None
         line, text = self.line, self.text[self.at : end]
         self.skip(end - self.at)
         return line, text
 
-    def refused(self, error: ValueError, long: bool) -> FileRefused:
+    def refused(self, error: ValueError, ahead: int, long: bool) -> FileRefused:
         if isinstance(error, json.JSONDecodeError):
-            # The error's position belongs to a text that began at this one's position.
-            line = self.line + self.text.count("\n", self.at, error.pos)
-            return FileRefused(line, "not_json", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}")
+            place = self.at + ahead
+            line, column = self.line + self.text.count("\n", self.at, place), self.column(place)
+            return FileRefused(line, "not_json", f"not JSON at column {column}: {json_fault(error)}")
         if long:
             return FileRefused(self.line, "too_long", f"an object of more than {LONGEST_LINE >> 20} MiB")
         return FileRefused(self.line, "not_json", "not JSON: a number of more than 4,300 digits")

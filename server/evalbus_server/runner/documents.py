@@ -11,8 +11,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,17 @@ from ruamel.yaml.reader import ReaderError
 
 from evalbus import _json
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.paths import Steps
+from evalbus_server.model.paths import Steps, parse_path
+from evalbus_server.model.syntax import json_fault, toml_fault
+from evalbus_server.runner.places import Place, Places, json_places, refused_in_json, toml_places
 
 LARGEST = 1 << 20
 """A bigger file is not a configuration file."""
 UNFOLDED = 4 * LARGEST
 """What a document may grow to by its aliases, in characters."""
 DEEPEST = 100
-DEEPEST_LINES = 6
-"""Lines are remembered down to this depth; below it the line of the part above serves."""
+DEEPEST_PLACES = 6
+"""Places are remembered down to this depth; below it the place of the part above serves."""
 
 
 class DocumentError(ValueError):
@@ -52,15 +54,19 @@ class Document:
     """What a file holds, and where."""
 
     data: Any
-    lines: dict[Steps, int] = field(default_factory=dict)
-    """The lines of keys and entries, from 1, if the format tells."""
+    places: Callable[[], Places] = dict
+    """Finds where keys and entries stand."""
 
-    def line_of(self, path: Steps) -> int | None:
-        """The line of the part at a path, or of the closest part around it that is known."""
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.lines:
-                return self.lines[path[:length]]
-        return None
+    def place_of(self, path: Steps) -> Place | None:
+        """The place of the part at a path, or of the closest part around it that is known."""
+        places = self.places()
+        found = (places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places)
+        return next(found, None)
+
+    def told(self, field: str | None) -> str:
+        """The place of a field in words, for the beginning of a message; "" if it is not known."""
+        place = self.place_of(parse_path(field)) if field else None
+        return "" if place is None else f"line {place.line}, column {place.column}: "
 
 
 def read_document(path: str | os.PathLike[str], reason: Reason) -> Document:
@@ -75,9 +81,9 @@ def read_document(path: str | os.PathLike[str], reason: Reason) -> Document:
             case ".yaml" | ".yml":
                 document = read_yaml(text)
             case ".json":
-                document = Document(_read_json(text))
+                document = Document(_read_json(text), lambda: json_places(text, DEEPEST_PLACES))
             case ".toml":
-                document = Document(_read_toml(text))
+                document = Document(_read_toml(text), lambda: toml_places(text, DEEPEST_PLACES))
             case suffix:
                 raise DocumentError(f"the suffix {suffix!r} says no format; call it .yaml, .json or .toml")
         if not isinstance(document.data, dict):
@@ -116,9 +122,12 @@ def _read_json(text: str) -> Any:
     try:
         return _json.loads(text)
     except json.JSONDecodeError as error:
-        raise DocumentError(f"not JSON at {error.lineno}:{error.colno}: {error.msg}") from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise DocumentError(f"{where}: not JSON: {json_fault(error)}") from None
     except ValueError as error:
-        raise DocumentError(f"not JSON: {error}") from None
+        place = refused_in_json(text)
+        where = "" if place is None else f"line {place.line}, column {place.column}: "
+        raise DocumentError(f"{where}not JSON: {error}") from None
 
 
 def _read_toml(text: str) -> Any:
@@ -126,13 +135,19 @@ def _read_toml(text: str) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message, _, place = str(error).partition(" (at ")
-        at = re.fullmatch(r"line (\d+), column (\d+)\)", place)
-        where = f" at {at[1]}:{at[2]}" if at else " at its end"
-        raise DocumentError(f"not TOML{where}: {message[:1].lower()}{message[1:]}") from None
+        at = re.fullmatch(r"(line \d+, column \d+)\)", place)
+        where = at[1] if at else _end_of(text)
+        raise DocumentError(f"{where}: not TOML: {toml_fault(message)}") from None
     except RecursionError:
         raise DocumentError(f"nested deeper than {DEEPEST}") from None
     except ValueError as error:  # A number of more digits than Python reads, for instance.
         raise DocumentError(f"not TOML: {error}") from None
+
+
+def _end_of(text: str) -> str:
+    """The last place of a text in which something stands."""
+    last = text.rstrip().rpartition("\n")
+    return f"line {last[0].count(chr(10)) + 1 + bool(last[1])}, column {len(last[2]) + 1}"
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------
@@ -152,8 +167,8 @@ def read_yaml(text: str) -> Document:
         raise DocumentError(f"line {line}: the character {_character(error.character)} cannot stand in YAML") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        at = f" at {mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        raise DocumentError(f"not YAML{at}: {' '.join(str(error.problem or error.context).split())}") from None
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise DocumentError(f"{at}not YAML: {' '.join(str(error.problem or error.context).split())}") from None
     except YAMLError as error:
         raise DocumentError(f"not YAML: {' '.join(str(error).split())}") from None
 
@@ -164,7 +179,7 @@ class _YamlReader:
     def __init__(self, events: Iterator[Event]) -> None:
         self.events = events
         self.anchors: dict[str, tuple[Any, int]] = {}
-        self.lines: dict[Steps, int] = {}
+        self.places: Places = {}
         self.size = 0
 
     def document(self) -> Document:
@@ -176,7 +191,7 @@ class _YamlReader:
                 if documents > 1:
                     raise _refused(event, "a second document begins; keep one")
                 data = self.node(next(self.events), ())
-        return Document(data, self.lines)
+        return Document(data, lambda: self.places)
 
     def node(self, event: Event, path: Steps) -> Any:
         """The data of the node that begins with this event."""
@@ -259,8 +274,8 @@ class _YamlReader:
         return mappings
 
     def remember(self, event: Event, path: Steps) -> None:
-        if len(path) <= DEEPEST_LINES:
-            self.lines[path] = event.start_mark.line + 1
+        if len(path) <= DEEPEST_PLACES:
+            self.places[path] = Place(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def _character(character: str | int) -> str:
@@ -269,7 +284,7 @@ def _character(character: str | int) -> str:
 
 def _refused(event: Event, why: str) -> DocumentError:
     mark = event.start_mark
-    return DocumentError(f"not acceptable at {mark.line + 1}:{mark.column + 1}: {why}")
+    return DocumentError(f"line {mark.line + 1}, column {mark.column + 1}: {why}")
 
 
 def _tag(event: NodeEvent) -> str:

@@ -22,15 +22,13 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), tags: Sequ
     *tags* are added to the file's own. The folder of the file becomes the folder of dataset, target and scorers.
 
     Raises:
-        Invalid: the file cannot be read, or does not hold an experiment; one line, with the file and mostly the line.
+        Invalid: the file cannot be read, or does not hold an experiment; one line, with the file and mostly the place.
     """
     document = read_document(path, Reason.EXPERIMENT_INVALID)
     try:
         return from_mapping(document.data, Path(path).resolve().parent, overrides, tags)
     except Invalid as error:
-        line = document.line_of(parse_path(error.field)) if error.field else None
-        where = f"{path}: " if line is None else f"{path} line {line}: "
-        message = str(error) if str(error).startswith("--set") else where + str(error)
+        message = str(error) if str(error).startswith("--set") else f"{path}: {document.told(error.field)}{error}"
         raise Invalid(error.reason, message, field=error.field) from None
 
 
@@ -119,7 +117,7 @@ def put(data: dict[str, Any], override: str) -> Steps:
             raise ValueError("a path begins with a key, such as limits.concurrency")
         return _put(data, steps, read_yaml(value).data)
     except DocumentError as error:
-        raise Invalid(Reason.EXPERIMENT_INVALID, f"--set {override}: the value is {error}") from None
+        raise Invalid(Reason.EXPERIMENT_INVALID, f"--set {override}: in the value, {error}") from None
     except ValueError as error:
         raise Invalid(Reason.EXPERIMENT_INVALID, f"--set {override}: {error}") from None
 

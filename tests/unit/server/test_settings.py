@@ -80,14 +80,17 @@ def test_a_token_that_is_not_there_does_not_open_the_door(tmp_path: Path, enviro
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("listn: x", "line 1: listn: unknown key; did you mean listen?"),
-        ("listen: 50051", "line 1: listen: must be text, not the number 50051; put it in quotes"),
-        ("tls: {certificate: a.pem}", "line 1: tls.key: missing"),
-        ("\ncommands:\n  - []", "line 3: commands[0].command: must not be empty"),
-        ("tokens: ['']", "line 1: tokens: an empty token lets everybody in; leave it out"),
-        ("tokens: ['x', ' ']", "line 1: tokens: an empty token lets everybody in; leave it out"),
-        ("limits: {grace: 10}", "line 1: limits.grace: a length of time needs a unit: write 10s, or 10m for minutes"),
-        ("limits: {concurrency: 0}", "line 1: limits.concurrency: must be at least 1, not 0"),
+        ("listn: x", "line 1, column 1: listn: unknown key; did you mean listen?"),
+        ("listen: 50051", "line 1, column 1: listen: must be text, not the number 50051; put it in quotes"),
+        ("tls: {certificate: a.pem}", "line 1, column 1: tls.key: missing"),
+        ("\ncommands:\n  - []", "line 3, column 5: commands[0].command: must not be empty"),
+        ("tokens: ['']", "line 1, column 1: tokens: an empty token lets everybody in; leave it out"),
+        ("tokens: ['x', ' ']", "line 1, column 1: tokens: an empty token lets everybody in; leave it out"),
+        (
+            "limits: {grace: 10}",
+            "line 1, column 10: limits.grace: a length of time needs a unit: write 10s, or 10m for minutes",
+        ),
+        ("limits: {concurrency: 0}", "line 1, column 10: limits.concurrency: must be at least 1, not 0"),
         ("- 1", "must be a mapping of keys to values"),
     ],
 )

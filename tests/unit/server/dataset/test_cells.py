@@ -83,10 +83,16 @@ def test_members_and_elements_are_as_they_were_written():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1,}', "not JSON: expecting property name enclosed in double quotes at column 9"),
-        ('{"a" 1}', "not JSON: expecting ':' delimiter at column 6"),
-        ('{"a": 1 "b": 2}', "not JSON: expecting ',' delimiter at column 9"),
-        ('{"a": "x', "not JSON: unterminated string starting at at column 7"),
+        (
+            '{"a": 1,}',
+            "not JSON at column 9: a key in double quotes must stand here; no comma follows the last one, and no comments",
+        ),
+        ('{"a" 1}', "not JSON at column 6: a colon must stand between a key and its value"),
+        (
+            '{"a": 1 "b": 2}',
+            "not JSON at column 9: a comma must stand here, or the bracket that ends the list or object",
+        ),
+        ('{"a": "x', "not JSON at column 7: the text that begins here has no closing quote"),
         ('{"a": NaN}', "not JSON in 'a': NaN is not JSON"),
         ('{"a": [-Infinity]}', "not JSON in 'a': -Infinity is not JSON"),
         ('{"a": {"b": 1, "b": 2}}', "not JSON in 'a': the key 'b' comes twice"),

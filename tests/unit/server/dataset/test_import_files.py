@@ -74,7 +74,8 @@ def test_a_file_that_is_right_is_read_whole(name):
         ("di13_5000_digit_int.jsonl", "line 2: not JSON: a number of more than 4,300 digits"),
         ("di14_deep_nesting.jsonl", "line 4: not JSON in 'input': nested deeper than 100; "
          "line 5: not JSON: nested deeper than 100"),
-        ("di16_blank_lines.jsonl", "line 6: not JSON: expecting value at column 20"),
+        ("di16_blank_lines.jsonl", "line 6: not JSON at column 20: a value must stand here: a text in double quotes, "
+         "a number, true, false, null, a list or an object"),
         ("di17a_trailing_comma.jsonl",
          "line 1: not JSON: a comma stands behind the object; write one object a line"),
         ("di17c_two_per_line.jsonl", "line 1: not JSON: something stands behind the object; write one object a line"),

@@ -46,12 +46,16 @@ def test_the_line_of_an_object_is_that_where_it_begins():
         ),
         ("", 1, "not a JSON list of objects: the end of the file where [ should stand"),
         ("\nx", 2, "not a JSON list of objects: 'x' where [ should stand"),
-        ('[\n{"a": 1},\n{"a": }]', 3, "not JSON: expecting value"),
-        ('[{"a": 1}\n{"a": 2}]', 2, "not JSON: '{' where a comma should stand"),
+        (
+            '[\n{"a": 1},\n{"a": }]',
+            3,
+            "not JSON at column 7: a value must stand here: a text in double quotes, a number, true, false, null, a list or an object",
+        ),
+        ('[{"a": 1}\n{"a": 2}]', 2, "not JSON at column 1: '{' where a comma should stand"),
         ('[{"a": 1},\n]', 2, "']' where an object should begin"),
         ('[{"a": 1},\n2]', 2, "'2' where an object should begin"),
-        ('[{"a": 1}\n', 2, "not JSON: the end of the file where a comma should stand"),
-        ('[{"a": 1}]\n[]', 2, "not JSON: something stands behind the list"),
+        ('[{"a": 1}\n', 2, "not JSON at column 1: the end of the file where a comma should stand"),
+        ('[{"a": 1}]\n[]', 2, "not JSON at column 1: something stands behind the list"),
         ('[{"a": ' + "[" * 100_000, 1, "not JSON: nested deeper than 100"),
         ('[{"a": ' + "9" * 5000 + "}]", 1, "not JSON: a number of more than 4,300 digits"),
     ],
@@ -74,3 +78,14 @@ def test_blank_lines_are_skipped_and_other_space_is_not_blank():
 
     assert [row.line for row in rows] == [3, 4]
     assert isinstance(rows[1], Refusal)
+
+
+def test_the_column_of_a_fault_is_that_of_the_file_wherever_a_window_begins():
+    text = '[{"a": 1}, {"b": "' + "x" * 5000 + '"}, {"c": "y"}, oops]'
+    with pytest.raises(FileRefused) as caught:
+        list(json_list_rows(pieces(text, 100)))
+    assert str(caught.value) == "'o' where an object should begin"
+    broken = text.replace("oops", '{"d": oops}')
+    with pytest.raises(FileRefused) as caught:
+        list(json_list_rows(pieces(broken, 100)))
+    assert str(caught.value).startswith(f"not JSON at column {broken.index('oops') + 1}: a value must stand here")

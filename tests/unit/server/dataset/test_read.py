@@ -82,8 +82,8 @@ def test_no_batch_comes_after_a_refused_row_and_the_first_refusals_are_told_toge
 
     assert str(caught.value) == (
         "items.jsonl line 2: a list, not an object; write one object a line, or say format: json if the whole file "
-        'is one list; line 3: the id "a" is already that of line 1; ids are compared as text; line 4: not JSON: '
-        "expecting property name enclosed in double quotes at column 2; "
+        'is one list; line 3: the id "a" is already that of line 1; ids are compared as text; line 4: not JSON '
+        "at column 2: a key in double quotes must stand here; no comma follows the last one, and no comments; "
         "line 5: no input; there is id: say which with fields: {input: …}"
     )
     assert [(each.line, each.kind) for each in caught.value.refusals] == [

@@ -68,29 +68,30 @@ def test_merge_keys_and_aliases_work():
     assert data["both"] == {"use": "x", "n": 1, "m": 4}
 
 
-def test_the_lines_of_keys_and_entries_are_known():
+def test_the_places_of_keys_and_entries_are_known():
     document = read_yaml("a: 1\nb:\n  - x\n  - c: 1\n    d: 2\n")
 
-    assert document.line_of(("b", 1, "d")) == 5
-    assert document.line_of(("b", 1, "missing")) == 4
-    assert document.line_of(("b", 0)) == 3
-    assert document.line_of(("z",)) is None
+    assert document.place_of(("b", 1, "d")) == (5, 5)
+    assert document.place_of(("b", 1, "missing")) == (4, 5)
+    assert document.place_of(("b", 0)) == (3, 5)
+    assert document.place_of(("z",)) is None
+    assert (document.told("b[1].d"), document.told("z"), document.told(None)) == ("line 5, column 5: ", "", "")
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("a: 1\nb: 2\na: 3", "not acceptable at 3:1: the key 'a' comes twice"),
-        ("a: &x [1, *x]", "not acceptable at 1:11: the alias *x has no anchor &x before it"),
-        ("a: !!python/object/apply:os.system ['x']", "not acceptable at 1:4: tags such as !!python/object/apply:"
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' comes twice"),
+        ("a: &x [1, *x]", "line 1, column 11: the alias *x has no anchor &x before it"),
+        ("a: !!python/object/apply:os.system ['x']", "line 1, column 4: tags such as !!python/object/apply:"
          "os.system are not taken; write the plain value"),
-        ("a: !foo b", "not acceptable at 1:4: tags such as !foo are not taken; write the plain value"),
-        ("a: 1\n---\nb: 2", "not acceptable at 2:1: a second document begins; keep one"),
-        ("1: x", "not acceptable at 1:1: the key 1 must be text; put it in quotes"),
-        ("a: 007", "not acceptable at 1:4: 007 is a number with a zero in front; put it in quotes if it is text"),
-        ("a: " + "9" * 5000, "not acceptable at 1:4: a number of more than 4,300 digits"),
-        ("a: 1\nb: [", "not YAML at 2:5: expected the node content, but found '<stream end>'"),
-        ("a: b: c", "not YAML at 1:5: mapping values are not allowed here"),
+        ("a: !foo b", "line 1, column 4: tags such as !foo are not taken; write the plain value"),
+        ("a: 1\n---\nb: 2", "line 2, column 1: a second document begins; keep one"),
+        ("1: x", "line 1, column 1: the key 1 must be text; put it in quotes"),
+        ("a: 007", "line 1, column 4: 007 is a number with a zero in front; put it in quotes if it is text"),
+        ("a: " + "9" * 5000, "line 1, column 4: a number of more than 4,300 digits"),
+        ("a: 1\nb: [", "line 2, column 5: not YAML: expected the node content, but found '<stream end>'"),
+        ("a: b: c", "line 1, column 5: not YAML: mapping values are not allowed here"),
         ("a: x\x01", "line 1: the character U+0001 cannot stand in YAML"),
         ("- 1", "must be a mapping of keys to values"),
         ("just text", "must be a mapping of keys to values"),
@@ -146,10 +147,22 @@ def test_a_file_over_one_mebibyte_is_refused(tmp_path):
 
 
 def test_json_and_toml_faults_say_where(tmp_path):
-    assert refusal(tmp_path, "e.json", '{"a": 1,\n "b": }') == "not JSON at 2:7: Expecting value"
-    assert refusal(tmp_path, "e.json", '{"a": 1, "a": 2}') == "not JSON: the key 'a' comes twice"
-    assert refusal(tmp_path, "e.json", '{"a": NaN}') == "not JSON: NaN is not JSON"
-    assert refusal(tmp_path, "e.toml", "a = 1\nb = ") == "not TOML at its end: invalid value"
+    assert refusal(tmp_path, "e.json", '{"a": 1,\n "b": }') == (
+        "line 2, column 7: not JSON: a value must stand here: a text in double quotes, a number, true, false, null, "
+        "a list or an object"
+    )
+    assert "no comma " in refusal(tmp_path, "e.json", '{"a": 1,}')
+    assert refusal(tmp_path, "e.json", '{"a": 1,\n "a": 2}') == "line 2, column 2: not JSON: the key 'a' comes twice"
+    assert refusal(tmp_path, "e.json", '{"a": [1,\n  NaN]}') == "line 2, column 3: not JSON: NaN is not JSON"
+    assert refusal(tmp_path, "e.toml", "a = 1\nb = ") == (
+        "line 2, column 4: not TOML: no value is written so: put text in quotes"
+    )
+    assert refusal(tmp_path, "e.toml", "a = 1\nb = yes\n") == (
+        "line 2, column 5: not TOML: no value is written so: put text in quotes"
+    )
+    assert refusal(tmp_path, "e.toml", "a = 1\na = 2\n") == (
+        "line 2, column 6: not TOML: this key stands here already, with a value"
+    )
     assert refusal(tmp_path, "e.txt", "a: 1") == "the suffix '.txt' says no format; call it .yaml, .json or .toml"
 
 

@@ -157,7 +157,10 @@ def test_a_value_set_in_one_place_of_two_that_share_an_anchor_changes_only_that(
         ("scorers.tune.threshold=1", "scorers has no entry called 'tune'; did you mean tone?"),
         ("scorers[5].threshold=1", "scorers has 2 entries, so there is no [5]"),
         ("limits[0]=1", "limits is a mapping, so [0] leads nowhere; name a key"),
-        ("limits.concurrency=[", "the value is not YAML at 1:2: expected the node content, but found '<stream end>'"),
+        (
+            "limits.concurrency=[",
+            "in the value, line 1, column 2: not YAML: expected the node content, but found '<stream end>'",
+        ),
     ],
 )
 def test_an_override_that_does_not_fit_is_one_line(file, override, why):
@@ -167,7 +170,7 @@ def test_an_override_that_does_not_fit_is_one_line(file, override, why):
 def test_a_fault_is_named_with_file_line_and_path(file):
     file.write_text(YAML.replace("threshold: 0.8", "treshold: 0.8"))
 
-    assert refusal(file) == f"{file} line 6: scorers[1].treshold: unknown key; did you mean threshold?"
+    assert refusal(file) == f"{file}: line 6, column 44: scorers[1].treshold: unknown key; did you mean threshold?"
 
 
 def test_a_fault_that_an_override_made_is_named_with_its_path(file):
@@ -182,7 +185,9 @@ def test_a_fault_of_the_file_is_named_with_its_line_whatever_is_set_beside_it(tm
     path = tmp_path / "e.yaml"
     path.write_text("name: a\ndataset: {name: d}\ntarget: none\nlimits: {retries: many}\n")
 
-    assert refusal(path, "limits.concurrency=3").startswith(f"{path} line 4: limits.retries: must be a whole number")
+    assert refusal(path, "limits.concurrency=3").startswith(
+        f"{path}: line 4, column 10: limits.retries: must be a whole number"
+    )
 
 
 def test_who_says_nothing_of_the_target_is_asked_to(tmp_path):
@@ -203,7 +208,7 @@ def test_a_date_in_toml_must_be_text(tmp_path):
     path = tmp_path / "e.toml"
     path.write_text('name = "a"\ntarget = "none"\ndataset = {name = "d"}\nmetadata = {day = 2024-01-31}')
 
-    assert refusal(path) == f"{path}: metadata: day: a date is not JSON; put it in quotes"
+    assert refusal(path) == f"{path}: line 4, column 1: metadata: day: a date is not JSON; put it in quotes"
 
 
 def test_data_that_was_given_is_not_changed(tmp_path):
