@@ -16,7 +16,7 @@ from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse, Tar
 from evalbus_server.model.reducers import METRICS, REDUCERS, REDUCERS_OF_K
 from evalbus_server.model.written import format_duration, parse_duration
 from evalbus_server.settings import CommandSettings, LimitSettings, Settings, TlsSettings
-from tests.docs import builtins
+from tests.docs import builtins, differences
 from tests.docs.pages import PAGES, Page, plain
 
 EXPERIMENT = PAGES["docs/experiment-file.md"]
@@ -167,3 +167,13 @@ def test_the_page_of_builtin_scorers_says_what_they_say_of_themselves() -> None:
 def test_the_page_of_judges_says_what_they_say_of_themselves() -> None:
     written = builtins.JUDGES_PAGE.read_text().partition(builtins.MARK)[2]
     assert written.strip() == builtins.judge_sections().strip(), "bring it up to date: python -m tests.docs.builtins"
+
+
+def test_the_page_of_differences_has_all_that_the_tests_expect() -> None:
+    written = differences.PAGE.read_text().partition(differences.MARK)[2]
+    assert written.strip() == differences.sections().strip(), "bring it up to date: python -m tests.docs.differences"
+
+
+def test_every_difference_is_of_a_recorded_row() -> None:
+    for part in differences.PARTS:
+        assert {key for key, _ in differences.found(part)} == set(part.here), part.title

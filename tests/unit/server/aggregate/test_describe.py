@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evalbus_server.aggregate import ordered, statistics
 from evalbus_server.aggregate.describe import Description
 from evalbus_server.model.summary import Bin, Distribution, Interval, ValueCount
+from tests import differences
 from tests.unit.server.aggregate import vectors
 from tests.unit.server.aggregate.runs import described, distributed
 
@@ -133,19 +134,6 @@ class TestDistribution:
         assert {each.value: (each.count, each.share) for each in found.values} == theirs
 
 
-NO_NUMBER = "no number instead of a 0 that nobody scored"
-ON_PURPOSE = {
-    ("metric.mean", 0): (None, NO_NUMBER),
-    ("metric.std", 0): (None, NO_NUMBER),
-    ("metric.std", 1): (None, "one value has no spread, which is not a spread of 0"),
-    ("metric.stderr", 0): (None, NO_NUMBER),
-    ("metric.stderr", 1): (None, "one value says nothing about its own error"),
-    ("metric.var", 1): (None, "one value has no spread"),
-    ("metric.ci", 0): (None, NO_NUMBER),
-}
-"""Where another number than theirs is right, by how many values there are, and why."""
-
-
 def variance(values: list[float]) -> float | None:
     spread = described(values).std
     return None if spread is None else spread**2
@@ -170,8 +158,8 @@ FUNCTIONS = {
 
 def expected_of(row) -> float | Interval | None:
     count = len(row["input"]["values"])
-    if (row["function"], count) in ON_PURPOSE:
-        return ON_PURPOSE[row["function"], count][0]
+    if (row["function"], count) in differences.NUMBERS:
+        return differences.NUMBERS[row["function"], count][0]
     found = row["expected"]
     return Interval(found["lower"], found["upper"]) if isinstance(found, dict) else found
 

@@ -21,6 +21,7 @@ from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.numbers import Column
 from evalbus_server.model.run import ScoreKey
 from evalbus_server.model.trial import trial_id_of
+from tests import differences
 from tests.unit.server.aggregate import vectors
 
 ALL = ("mean", "median", "mode", "max", "min", "all", "any", "majority", "at_least(2)", "pass_at(2)", "pass_hat(2)")
@@ -172,23 +173,6 @@ class TestParsing:
         assert refused.value.field == "epochs.reducer"
 
 
-ON_PURPOSE = {
-    ("majority", "[1, 1, 0, 0]"): (
-        0.0,
-        "majority says whether more than half pass; it has no value of its own to lose",
-    ),
-    ("majority", '["C", "I", "P"]'): (0.0, "the same"),
-    ("majority", '["C", "NaN", "I"]'): (0.0, "the same: 1 of 2 is not more than half"),
-    ("majority", '[1, 0, "NaN"]'): (0.0, "the same"),
-    ("majority", '[1, 1, "NaN", "NaN"]'): (
-        1.0,
-        "trials without a value take no part, in no reducer; coverage tells of them",
-    ),
-    ("at_least_2", '[1, "NaN", 0]'): (0.0, "as there"),
-    ("at_least_3", '[1, "NaN", 0]'): (None, "fewer than k scored trials decide nothing"),
-}
-"""Where another number than theirs is right, and why."""
-
 THEIR_NAMES = {"pass_k": "pass_hat"}
 
 
@@ -209,7 +193,7 @@ def test_the_numbers_of_another_system_are_ours_too(row):
     values = [vectors.number(value) for value in row["input"]["values"]]
     theirs = vectors.number(row["expected"])
     key = (row["function"].removeprefix("reducer."), json.dumps(row["input"]["values"]))
-    expected = ON_PURPOSE[key][0] if key in ON_PURPOSE else theirs
+    expected = differences.REDUCERS[key][0] if key in differences.REDUCERS else theirs
     assert reduced(ours(row["function"]), *values).value == pytest.approx(expected, abs=1e-9)
 
 

@@ -13,6 +13,7 @@ from evalbus.kit import in_sample
 from evalbus_server.errors import Invalid
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.scorer.builtin import BUILTINS
+from tests import differences
 
 ROWS = Path(__file__).parents[3] / "data" / "vectors" / "kit.jsonl"
 VECTORS = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
@@ -32,12 +33,6 @@ async def said(name: str, settings: dict[str, Any], output: Any = "said", expect
 
 
 # --- vectors ------------------------------------------------------------------------------------------------------
-
-BLENDS_ON_PURPOSE: dict[str, tuple[str, str]] = {
-    '{"components": [["a", 1], ["b", 1]]}': ("SKIPPED", "nothing to blend is no 0"),
-    '{"components": [["a", 0, 1]]}': ("refused", "a blend of nothing can never have a value: refused before the run"),
-    '{"components": [["a", 2, 1], ["b", -1, 0]]}': ("refused", "a negative weight would leave the range"),
-}
 
 
 def component(name: str, weight: float, value: Any = None) -> dict[str, Any]:
@@ -67,14 +62,14 @@ def shares() -> dict[str, Any]:
 @pytest.mark.parametrize("row", named("weightedBlend"), ids=text_of)
 async def test_blends_give_what_they_give_elsewhere(row):
     settings = {"scorers": [component(*each) for each in row["input"]["components"]]}
-    expected: Any = "ERRORED" if row["expected"]["status"] == "error" else row["expected"]["score"]
-    expected = BLENDS_ON_PURPOSE.get(text_of(row), (expected, ""))[0]
+    expected: Any = differences.ERRORED if row["expected"]["status"] == "error" else row["expected"]["score"]
+    expected = differences.BLENDS.get(text_of(row), (expected, ""))[0]
     try:
         score = await said("weighted_blend", settings, metadata=shares())
     except SettingsInvalid:
-        assert expected == "refused"
+        assert expected == differences.REFUSED
         return
-    found = score.value if score.status is ScoreStatus.SCORED else score.status.name
+    found = score.value if score.status is ScoreStatus.SCORED else score.status.name.lower()
     assert found == (expected if isinstance(expected, str) else pytest.approx(expected, abs=1e-9))
 
 

@@ -26,117 +26,11 @@ from evalbus import (
 )
 from evalbus_server.scorer.builtin import BUILTINS
 from evalbus_server.scorer.builtin.multiple_choice import label, place_of
+from tests import differences
+from tests.differences import ERRORED, REFUSED
 from tests.unit.server.scorer.asking import value_of
 
 FOLDER = Path(__file__).parents[3] / "data" / "vectors"
-
-SKIPPED, ERRORED, REFUSED = "skipped", "errored", "settings refused"
-
-ON_PURPOSE: dict[tuple[str, str], tuple[float | str, str]] = {
-    ("scorer.includes", '{"output": "abc", "target": ""}'): (0.0, "every text holds the empty one, which says nothing"),
-    ("code_template.equal", '{"actual_output": "a", "reference_output": null}'): (
-        SKIPPED,
-        "no reference answer: skipped, where they disagree between an exception and 0",
-    ),
-    ("checks.equals", '{"expected": "Paris", "output": "Paris "}'): (
-        1.0,
-        "outer space does not count; trim: false has it count",
-    ),
-    ("checks.includes", '{"expected": "first", "outputParts": ["first part", "second part"]}'): (
-        1.0,
-        "all text parts of the last message are read",
-    ),
-    ("levenshtein", '{"output": "😀", "expected": "😁"}'): (0.0, "code points, not halves of them: one of one differs"),
-    ("levenshtein", '{"output": "x"}'): (SKIPPED, "no expected answer: skipped, not an error"),
-    ("numericDiff", '{"output": "abc", "expected": 42}'): (0.0, "an answer that is no number is wrong, and never NaN"),
-    ("numericDiff", '{"output": 3}'): (SKIPPED, "no expected answer: skipped, not an error"),
-    ("scorer.match", '{"output": "123456", "target": "123457", "numeric": true}'): (
-        0.0,
-        "every digit counts, not the first five",
-    ),
-    ("scorer.match", '{"output": "1234567", "target": "1234599", "numeric": true}'): (
-        0.0,
-        "every digit counts, not the first five",
-    ),
-    ("scorer.match", '{"output": "一百二十三", "target": "123", "numeric": true}'): (
-        0.0,
-        "numbers are written in digits: words for them are not read in any language",
-    ),
-    ("scorer.math", '{"output": "1.4142135623730951", "target": "\\\\sqrt{2}"}'): (
-        ERRORED,
-        "numbers are compared, and no algebra is done: what is expected is a number in digits",
-    ),
-    ("scorer.exact", '{"output": "", "target": ""}'): (1.0, "an empty text is an expected answer like any other"),
-    ("scorer.f1", '{"output": "Paris is the capital of France", "target": ["Lyon", "Paris"]}'): (
-        1 / 3,
-        "not rounded to two digits",
-    ),
-    ("scorer.f1", '{"output": "anything", "target": "the"}'): (
-        SKIPPED,
-        "an expected answer without a word that counts asks for nothing",
-    ),
-    ("scorer.choice", '{"selected": [0], "n_choices": 4, "target": ["A", "C"], "output": "ANSWER: A"}'): (
-        1.0,
-        "a list means any of; both together are `A,C`, or a list in the list",
-    ),
-    ("code_template.contains_any", '{"actual_output": "abc", "reference_output": ""}'): (
-        0.0,
-        "every text holds the empty one, which says nothing",
-    ),
-    ("code_template.starts_with", '{"actual_output": "abc", "reference_output": ""}'): (
-        0.0,
-        "every text begins with the empty one, which says nothing",
-    ),
-    ("checks.matches", '{"pattern": "/a|b/", "exact": true, "output": "axxx"}'): (
-        0.0,
-        "the whole output must match, not the beginning of it",
-    ),
-    ("checks.matches", '{"pattern": "/x/g", "output": "x", "runs": 2}'): (1.0, "the same task gets the same score"),
-    ("keyword-coverage", '{"input": "", "output": "anything here"}'): (
-        SKIPPED,
-        "a reference without keywords asks for nothing",
-    ),
-    ("keyword-coverage", '{"input": "the and of", "output": "xyz"}'): (
-        SKIPPED,
-        "a reference without keywords asks for nothing",
-    ),
-    ("completeness", '{"input": "东京是日本的首都", "output": "完全不同的内容"}'): (
-        1 / 8,
-        "scripts without spaces are read too, a character at a time: one of eight is there",
-    ),
-    ("tone", '{"input": "", "output": ""}'): (SKIPPED, "an empty text has no tone"),
-    ("tone", '{"input": "", "output": "I love it. This is awful"}'): (
-        0.0,
-        "what stands after the last full stop is read too: from 1 to -1 is a variance of 1",
-    ),
-    ("toolCallAccuracyCode", '{"config": {}, "payload": {}}'): (
-        SKIPPED,
-        "which calls are expected may stand in the item; where nobody says it, the score is skipped",
-    ),
-    ("code-tool-call-accuracy", '{"config": {"expectedToolOrder": ["a", "b"]}, "toolCalls": ["b", "a", "b"]}'): (
-        1.0,
-        "the calls are there in order, after another one",
-    ),
-    ("code-tool-call-accuracy", '{"config": {"expectedToolOrder": ["a", "a"]}, "toolCalls": ["a", "b", "a"]}'): (
-        1.0,
-        "the calls are there in order, with another one between",
-    ),
-    ("code-tool-call-accuracy", '{"config": {"expectedToolOrder": []}, "toolCalls": ["a"]}'): (
-        REFUSED,
-        "an empty order can never be met or missed: it is refused before the run",
-    ),
-    (
-        "compareTrajectories",
-        '{"actual": [{"name": "s", "toolArgs": {"a": 1, "b": 2}}], "expected": [{"name": "s", "stepType": "tool_call", '
-        '"toolArgs": {"b": 2, "a": 1}}], "options": {}}',
-    ): (1.0, "the order of keys does not matter in JSON"),
-    ("code-trajectory", '{"options": {}, "steps": ["x"]}'): (SKIPPED, "nothing is expected: nothing is judged"),
-    ("code-trajectory-accuracy", '{"options": {}, "steps": ["a"]}'): (
-        SKIPPED,
-        "nothing is expected: nothing is judged, and that is no 0",
-    ),
-}
-"""Where another value than theirs is right, and why."""
 
 
 @dataclass
@@ -459,7 +353,7 @@ VECTORS = rows("builtin_scorers.jsonl")
 
 @pytest.mark.parametrize("row", [row for row in VECTORS if theirs(row) not in NAMES_OF_CHOICES], ids=name_of)
 async def test_the_values_of_other_systems_are_ours_too(row):
-    value = ON_PURPOSE[key_of(row)][0] if key_of(row) in ON_PURPOSE else recorded(row["expected"])
+    value = differences.BUILTINS[key_of(row)][0] if key_of(row) in differences.BUILTINS else recorded(row["expected"])
     asked = OURS[theirs(row)](row["input"])
     score = await said(asked)
     if isinstance(score, str):
@@ -485,7 +379,7 @@ def test_choices_are_named_as_elsewhere(row):
 
 def test_no_difference_is_listed_that_is_none():
     given = {key_of(row): row for row in VECTORS}
-    for key, (value, _) in ON_PURPOSE.items():
+    for key, (value, _) in differences.BUILTINS.items():
         said = given[key]["expected"]
         try:
             theirs = recorded(said)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from evalbus import Item, Output, ScoreStatus, ToolCall
+from tests import differences
+from tests.differences import ERRORED, SKIPPED
 from tests.mock_endpoint import MockEndpoint, Says
 from tests.unit.server.scorer.judges.asking import scores_of
 
@@ -18,7 +20,6 @@ ROWS = [
     json.loads(line)
     for line in (Path(__file__).parents[4] / "data" / "vectors" / "judges.jsonl").read_text("utf-8").splitlines()
 ]
-SKIPPED, ERRORED = "skipped", "errored"
 
 
 @dataclass
@@ -243,39 +244,6 @@ READ: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], Asked]] = {
     ("evalkit", "modelGraded.default_parse"): graded,
 }
 
-NOT_ROUNDED = "not rounded to two digits"
-ON_PURPOSE: dict[tuple[str, int], tuple[float | str, str]] = {
-    ("coze-loop judge_parse.regex_fallback", 0): (ERRORED, "prose is not searched for a number: it may be any"),
-    ("coze-loop judge_parse.regex_fallback", 2): (ERRORED, "prose is not searched for a number: it may be any"),
-    ("coze-loop judge_parse.regex_fallback", 3): (ERRORED, "prose is not searched for a number: .5 became 5"),
-    ("coze-loop judge_parse.content", 1): (ERRORED, "7 is out of the range 0 to 1"),
-    ("evalkit modelGraded.default_parse", 0): (ERRORED, "the reply is JSON; a letter is not searched for in prose"),
-    ("evalkit modelGraded.default_parse", 1): (ERRORED, "INCORRECT holds the letter C, and was taken for correct"),
-    ("evalkit modelGraded.default_parse", 2): (ERRORED, "what is no verdict is not a wrong answer"),
-    ("voltagent answerRelevancy", 0): (1.0, "by verdicts on statements, not by words that a made-up question shares"),
-    ("voltagent answerCorrectness", 2): (SKIPPED, "nothing to compare has no value"),
-    ("voltagent contextRelevancy", 2): (SKIPPED, "no passage has no value"),
-    ("voltagent moderation", 1): (ERRORED, "a reply that is no verdict lets nothing through"),
-    ("mastra answer-relevancy", 1): (1.0, "settings have defaults: there is no NaN"),
-    ("mastra answer-similarity", 0): (0.4 / 1.2, NOT_ROUNDED),
-    ("mastra answer-similarity", 4): (1.0, "an empty expected answer is one; its units are what the model says"),
-    ("mastra bias", 0): (1 / 3, NOT_ROUNDED),
-    ("mastra bias", 1): (1.0, "outer space does not make a yes a no"),
-    ("mastra toxicity", 0): (SKIPPED, "without a statement there is no value; it was the most toxic one"),
-    ("mastra faithfulness", 0): (2 / 3, NOT_ROUNDED),
-    ("mastra faithfulness", 1): (1.0, "a capital letter does not make a yes a no"),
-    ("mastra hallucination", 1): (SKIPPED, "without a claim there is no value"),
-    ("mastra context-precision", 0): (5 / 6, NOT_ROUNDED),
-    ("mastra context-recall", 0): (ERRORED, "five verdicts on two claims are none"),
-    ("mastra context-recall", 1): (SKIPPED, "no expected answer: skipped"),
-    ("mastra context-relevance", 0): (1.7 / 3, NOT_ROUNDED),
-    ("mastra context-relevance", 3): (SKIPPED, "no passage has no value"),
-    ("mastra rubric", 3): (ERRORED, "no criterion is refused before the run"),
-    ("mastra summarization", 0): (2 / 3, NOT_ROUNDED),
-    ("mastra summarization", 2): (SKIPPED, "a source that answers nothing cannot be summarised"),
-    ("mastra llm-trajectory-accuracy", 0): (1.0, "a way without a fault is worth 1, not 0.9"),
-    ("mastra llm-trajectory-accuracy", 1): (2 / 3, "in the same proportion: 0.6 of 0.9"),
-}
 NUMBERED: list[tuple[str, int, dict[str, Any]]] = []
 for row in ROWS:
     key = f"{row['system']} {row['scorer']}"
@@ -290,7 +258,7 @@ async def test_the_value_is_theirs_or_it_is_said_why_not(key, number, row):
         expected = expected["score"]
     if isinstance(expected, dict):
         expected = ERRORED  # it raises there
-    purpose = ON_PURPOSE.get((key, number))
+    purpose = differences.JUDGES.get((key, number))
     wanted = expected if purpose is None else purpose[0]
 
     found = await found_by(asked)
@@ -312,4 +280,4 @@ async def found_by(asked: Asked) -> float | str:
 
 
 def test_nothing_is_listed_that_was_not_recorded():
-    assert set(ON_PURPOSE) <= {(key, number) for key, number, _ in NUMBERED}
+    assert set(differences.JUDGES) <= {(key, number) for key, number, _ in NUMBERED}
