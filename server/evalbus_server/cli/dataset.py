@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from evalbus_server.cli.options import Db, Json, Server, one_place
+from evalbus_server.cli.options import Db, Json, Server, example, one_place
 
 app = typer.Typer(help="Import, show, change, compare and export datasets.", rich_markup_mode=None)
 
@@ -60,7 +60,7 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@app.command("import")
+@app.command("import", epilog=example("evalbus dataset import support items.csv --map input=question"))
 def import_(  # noqa: PLR0913  # each is an option
     name: Name,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.")],
@@ -121,7 +121,7 @@ def import_(  # noqa: PLR0913  # each is an option
     return datasets_import.import_file(Where(db, server), wanted, as_json=as_json)
 
 
-@app.command("list")
+@app.command("list", epilog=example("evalbus dataset list"))
 def list_datasets(db: Db = None, server: Server = None, as_json: Json = False) -> None:
     """List datasets by name."""
     one_place(db, server)
@@ -131,7 +131,7 @@ def list_datasets(db: Db = None, server: Server = None, as_json: Json = False) -
     datasets_show.show_list(Where(db, server), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset show support --version 2 --limit 5"))
 def show(  # noqa: PLR0913  # each is an option
     name: Name,
     item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="Only this item, whole.")] = None,
@@ -154,7 +154,7 @@ def show(  # noqa: PLR0913  # each is an option
         datasets_show.show_dataset(where, name, datasets_show.Chosen(version, tags, limit), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset export support --out support.jsonl"))
 def export(  # noqa: PLR0913  # each is an option
     name: Name,
     version: Version = None,
@@ -166,7 +166,10 @@ def export(  # noqa: PLR0913  # each is an option
     db: Db = None,
     server: Server = None,
 ) -> None:
-    """Write the items of a dataset; importing them again gives the same content."""
+    """Write the items of a dataset to a file.
+
+    Importing them again gives the same content.
+    """
     one_place(db, server)
     from evalbus_server.cli import datasets_export
     from evalbus_server.cli.datasets_place import Where
@@ -176,7 +179,7 @@ def export(  # noqa: PLR0913  # each is an option
     datasets_export.export(Where(db, server), name, chosen, datasets_export.Written(format.value, out, raw, bom))
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset create support --description 'from the help desk'"))
 def create(  # noqa: PLR0913  # each is an option
     name: Name,
     description: Annotated[str, typer.Option(metavar="T", help="What it is.")] = "",
@@ -193,7 +196,7 @@ def create(  # noqa: PLR0913  # each is an option
     datasets_change.create(Where(db, server), name, (description, metadata), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset describe support --description 'from the help desk'"))
 def describe(  # noqa: PLR0913  # each is an option
     name: Name,
     description: Annotated[str | None, typer.Option(metavar="T", help="What it is.")] = None,
@@ -210,7 +213,7 @@ def describe(  # noqa: PLR0913  # each is an option
     datasets_change.describe(Where(db, server), name, (description, metadata), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset add support --id a1 --input '2+2?' --expected 4"))
 def add(  # noqa: PLR0913  # each is an option
     name: Name,
     file: ItemsFile = None,
@@ -237,7 +240,7 @@ def add(  # noqa: PLR0913  # each is an option
     datasets_change.add(Where(db, server), name, file, parts, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset update support a1 --expected 5"))
 def update(  # noqa: PLR0913  # each is an option
     name: Name,
     item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="Which one.")] = None,
@@ -252,7 +255,10 @@ def update(  # noqa: PLR0913  # each is an option
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Change parts of an item, or put whole items of a file in the place of those with their ids."""
+    """Change parts of an item, or replace items.
+
+    Items of a file take the places of those with their ids.
+    """
     one_place(db, server)
     from evalbus_server.cli import datasets_change
     from evalbus_server.cli.datasets_place import Where
@@ -261,7 +267,7 @@ def update(  # noqa: PLR0913  # each is an option
     datasets_change.update(Where(db, server), name, file, parts, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset delete support a1 b7"))
 def delete(  # noqa: PLR0913  # each is an option
     name: Name,
     items: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Which ones.")] = None,
@@ -283,7 +289,7 @@ def delete(  # noqa: PLR0913  # each is an option
     datasets_change.delete(Where(db, server), name, tuple(items or ()), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset schema support --input schema.json"))
 def schema(  # noqa: PLR0913  # each is an option
     name: Name,
     input: Annotated[
@@ -297,7 +303,10 @@ def schema(  # noqa: PLR0913  # each is an option
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Show the schemas of a dataset, or set them; all its items must fit."""
+    """Show the schemas of a dataset, or set them.
+
+    All its items must fit.
+    """
     one_place(db, server)
     from evalbus_server.cli import datasets_change
     from evalbus_server.cli.datasets_place import Where
@@ -305,7 +314,7 @@ def schema(  # noqa: PLR0913  # each is an option
     datasets_change.schema(Where(db, server), name, (input, expected), clear=clear, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset scorers support exact_match includes"))
 def scorers(  # noqa: PLR0913  # each is an option
     name: Name,
     names: Annotated[list[str] | None, typer.Argument(metavar="[SCORER]...", help="Who judges.")] = None,
@@ -314,7 +323,10 @@ def scorers(  # noqa: PLR0913  # each is an option
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Show or set who judges items that name no scorers, in runs that leave it to the items. There is no new version."""
+    """Show or set who judges items that name no scorers.
+
+    It counts in runs that leave it to the items. There is no new version.
+    """
     one_place(db, server)
     if names and clear:
         raise typer.BadParameter("name scorers, or --clear, not both", param_hint="SCORER")
@@ -325,7 +337,7 @@ def scorers(  # noqa: PLR0913  # each is an option
     datasets_change.scorers(Where(db, server), name, wanted, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset versions support"))
 def versions(
     name: Name,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
@@ -341,7 +353,7 @@ def versions(
     datasets_versions.versions(Where(db, server), name, limit, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset diff support 2 3"))
 def diff(  # noqa: PLR0913  # each is an option
     name: Name,
     a: Annotated[int, typer.Argument(metavar="A", min=0, help="The version to compare with.")],
@@ -350,7 +362,7 @@ def diff(  # noqa: PLR0913  # each is an option
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Show what differs between two versions: items added, removed, changed."""
+    """Show what differs between two versions."""
     one_place(db, server)
     from evalbus_server.cli import datasets_versions
     from evalbus_server.cli.datasets_place import Where
@@ -358,7 +370,7 @@ def diff(  # noqa: PLR0913  # each is an option
     datasets_versions.diff(Where(db, server), name, (a, b), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset history support a1"))
 def history(
     name: Name,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Which one.")],
@@ -374,7 +386,7 @@ def history(
     datasets_versions.history(Where(db, server), name, item, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset restore support 2"))
 def restore(
     name: Name,
     version: Annotated[int, typer.Argument(metavar="N", min=0, help="Which version.")],
@@ -390,7 +402,7 @@ def restore(
     datasets_versions.restore(Where(db, server), name, version, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus dataset purge support a1 --yes"))
 def purge(  # noqa: PLR0913  # each is an option
     name: Name,
     items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Which ones.")],
@@ -399,7 +411,10 @@ def purge(  # noqa: PLR0913  # each is an option
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Take the content of items out of all versions and all results, on disk too."""
+    """Take the content of items out of everything.
+
+    Out of all versions and all results, on disk too.
+    """
     one_place(db, server)
     if not yes:
         raise typer.BadParameter("nothing brings the content back: say --yes", param_hint="--yes")

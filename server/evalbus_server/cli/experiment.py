@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from evalbus_server.cli.options import example
+
 app = typer.Typer(help="Experiment files.", rich_markup_mode=None)
 
 
@@ -12,7 +14,7 @@ def _group() -> None:
     """A group, though it has one command."""
 
 
-@app.command()
+@app.command(epilog=example("evalbus experiment schema > experiment.schema.json"))
 def schema() -> None:
     """Print the JSON Schema of experiment files, for editors."""
     import json

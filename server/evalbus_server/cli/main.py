@@ -11,6 +11,7 @@ import typer
 from evalbus import __version__
 from evalbus_server.cli import cache, dataset, experiment, plugins, proto, run, runs, scorers, serve
 from evalbus_server.cli.exits import guarded
+from evalbus_server.cli.options import example
 
 app = typer.Typer(
     name="evalbus",
@@ -20,9 +21,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("serve")(serve.serve)
-app.command("cache")(cache.cache)
+app.command("run", epilog=example("evalbus run desk.yaml --limit 10 --set limits.retries=0"))(run.run)
+app.command("serve", epilog=example("evalbus serve --listen 127.0.0.1:50051 --db team.db"))(serve.serve)
+app.command("cache", epilog=example("evalbus cache --clear"))(cache.cache)
 app.add_typer(runs.app, name="runs")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(experiment.app, name="experiment")

@@ -68,6 +68,11 @@ PluginSettings: TypeAlias = Annotated[str, typer.Option("--settings", metavar="J
 Tags: TypeAlias = Annotated[list[str] | None, typer.Option("--tag", metavar="T", help="Add a tag. Repeatable.")]
 
 
+def example(line: str) -> str:
+    """What stands below the options of a command: how it is typed."""
+    return f"Example: {line}"
+
+
 def one_place(db: Path | None, server: str | None) -> None:
     """Refuse two places at once."""
     if db is not None and server is not None:

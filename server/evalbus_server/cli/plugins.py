@@ -19,6 +19,7 @@ from evalbus_server.cli.options import (
     OutputTiming,
     OutputUsage,
     PluginSettings,
+    example,
 )
 
 app = typer.Typer(help="Look at targets and scorers, and try them.", rich_markup_mode=None)
@@ -32,7 +33,7 @@ IsTarget = Annotated[bool, typer.Option("--target", help="Look for a target only
 IsScorer = Annotated[bool, typer.Option("--scorer", help="Look for a scorer only.")]
 
 
-@app.command()
+@app.command(epilog=example("evalbus plugins describe --command 'python target.py'"))
 def describe(  # noqa: PLR0913  # each is an option
     command: Command = None,
     address: Address = None,
@@ -49,7 +50,7 @@ def describe(  # noqa: PLR0913  # each is an option
     describing.describe(describing.sought(way, plugin, target=target, scorer=scorer), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus plugins check --command 'python polite.py' --output 'Thank you'"))
 def check(  # noqa: PLR0913  # each is an option
     command: Command = None,
     address: Address = None,

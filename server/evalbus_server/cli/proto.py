@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import evalbus_server
+from evalbus_server.cli.options import example
 
 app = typer.Typer(help="The protobuf contract.", rich_markup_mode=None)
 
@@ -18,9 +19,12 @@ def _group() -> None:
     """A group, though it has one command."""
 
 
-@app.command()
+@app.command(epilog=example("evalbus proto export contract"))
 def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if it is missing.")]) -> None:
-    """Write the .proto files to a folder; they compile with protoc and that folder as include path."""
+    """Write the .proto files to a folder.
+
+    They compile with protoc and that folder as include path.
+    """
     source = contract()
     for file in sorted(source.rglob("*.proto")):
         target = folder / file.relative_to(source)

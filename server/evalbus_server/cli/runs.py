@@ -20,6 +20,7 @@ from evalbus_server.cli.options import (
     RunId,
     Server,
     Tags,
+    example,
     one_place,
 )
 
@@ -50,7 +51,7 @@ class Outcome(StrEnum):
     SKIPPED = "SKIPPED"
 
 
-@app.command("list")
+@app.command("list", epilog=example("evalbus runs list --experiment nightly --state completed"))
 def list_runs(  # noqa: PLR0913  # each is an option
     experiment: Annotated[str, typer.Option(metavar="NAME", help="Only runs of this experiment.")] = "",
     dataset: Annotated[str, typer.Option(metavar="NAME", help="Only runs over this dataset.")] = "",
@@ -69,7 +70,7 @@ def list_runs(  # noqa: PLR0913  # each is an option
     reading.read(reading.Place(db, server), lambda source: reading.list_runs(source, chosen, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs show latest"))
 def show(run: RunId, db: Db = None, server: Server = None, as_json: Json = False) -> None:
     """Show the numbers and the verdict of a run."""
     one_place(db, server)
@@ -79,7 +80,7 @@ def show(run: RunId, db: Db = None, server: Server = None, as_json: Json = False
     reading.read(place, lambda source: reading.show(source, run, place, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs watch latest"))
 def watch(  # noqa: PLR0913  # each is an option
     run: RunId,
     db: Db = None,
@@ -100,7 +101,7 @@ def watch(  # noqa: PLR0913  # each is an option
     return reading.read(place, lambda source: reading.watch(source, run, place, as_json=as_json, files=files))
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs results latest --outcome failed --score 'tone<0.5'"))
 def results(  # noqa: PLR0913  # each is an option
     run: RunId,
     outcome: Annotated[list[Outcome] | None, typer.Option(case_sensitive=False, help="Only these. Repeatable.")] = None,
@@ -126,7 +127,7 @@ def results(  # noqa: PLR0913  # each is an option
     reading.read(reading.Place(db, server), lambda source: reading.results(source, run, chosen, jsonl=jsonl))
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs resume latest"))
 def resume(  # noqa: PLR0913  # each is an option
     run: RunId,
     accept_changed: AcceptChanged = False,
@@ -148,7 +149,7 @@ def resume(  # noqa: PLR0913  # each is an option
     return control.resume(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach, files=files)
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs retry latest"))
 def retry(  # noqa: PLR0913  # each is an option
     run: RunId,
     accept_changed: AcceptChanged = False,
@@ -170,7 +171,7 @@ def retry(  # noqa: PLR0913  # each is an option
     return control.retry(run, place, accept_changed=accept_changed, as_json=as_json, detach=detach, files=files)
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs rescore latest --set scorers.tone.threshold=0.9"))
 def rescore(  # noqa: PLR0913  # each is an option
     run: RunId,
     file: Annotated[
@@ -199,7 +200,7 @@ def rescore(  # noqa: PLR0913  # each is an option
     return control.rescore(run, place, how, as_json=as_json, detach=detach, files=files)
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs pause latest"))
 def pause(run: RunId, db: Db = None, server: Server = None, as_json: Json = False) -> int:
     """Pause a run: trials in flight finish, and it can be resumed."""
     place = _place(db, server)
@@ -208,7 +209,7 @@ def pause(run: RunId, db: Db = None, server: Server = None, as_json: Json = Fals
     return control.tell(run, place, control.PAUSE, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs cancel latest"))
 def cancel(run: RunId, db: Db = None, server: Server = None, as_json: Json = False) -> int:
     """Cancel a run; what is stored stays."""
     place = _place(db, server)
@@ -217,7 +218,7 @@ def cancel(run: RunId, db: Db = None, server: Server = None, as_json: Json = Fal
     return control.tell(run, place, control.CANCEL, as_json=as_json)
 
 
-@app.command("set")
+@app.command("set", epilog=example("evalbus runs set latest limits.concurrency=4 limits.cost=10"))
 def set_limits(
     run: RunId,
     settings: Annotated[list[str], typer.Argument(metavar="PATH=VALUE...", help="As in limits.concurrency=4.")],
@@ -232,7 +233,7 @@ def set_limits(
     return control.tell(run, place, control.change(settings), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus runs delete r1a22d563bd55 --yes"))
 def delete(
     run: RunId,
     yes: Annotated[bool, typer.Option("--yes", help="Do it: nothing brings the run back.")] = False,

@@ -19,12 +19,13 @@ from evalbus_server.cli.options import (
     OutputTiming,
     OutputUsage,
     PluginSettings,
+    example,
 )
 
 app = typer.Typer(help="The scorers that are built in.", rich_markup_mode=None)
 
 
-@app.command("list")
+@app.command("list", epilog=example("evalbus scorers list"))
 def list_scorers(as_json: Json = False) -> None:
     """List the builtin scorers, which an experiment names with `use`."""
     from evalbus_server.cli import describing
@@ -32,7 +33,7 @@ def list_scorers(as_json: Json = False) -> None:
     describing.list_builtins(as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example("evalbus scorers show includes"))
 def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: Json = False) -> None:
     """Show what a scorer takes and gives; also one of another library."""
     from evalbus_server.cli import describing
@@ -40,7 +41,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: Json = F
     describing.show_scorer(name, as_json=as_json)
 
 
-@app.command("try")
+@app.command("try", epilog=example("evalbus scorers try levenshtein --output kitten --expected sitting"))
 def try_scorer(  # noqa: PLR0913  # each is an option
     name: Annotated[str, typer.Argument(metavar="NAME")],
     settings: PluginSettings = "{}",

@@ -1,34 +1,31 @@
 """Help is quick, plain, and fits a screen."""
 
+import contextlib
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer.main
+from typer.testing import CliRunner
 
 from evalbus import __version__
+from evalbus_server.cli.main import app
 
 HEAVY = ("grpc", "pydantic", "rich", "rich.progress", "sqlite_utils", "sqlite3", "structlog", "ruamel.yaml", "asyncio")
-COMMANDS = [
-    "",
-    "run",
-    "serve",
-    "runs",
-    "runs list",
-    "runs show",
-    "runs watch",
-    "runs results",
-    "runs resume",
-    "runs retry",
-    "runs rescore",
-    "runs pause",
-    "runs set",
-    "runs delete",
-    "runs cancel",
-    "plugins",
-    "plugins describe",
-]
-COMMANDS += ["plugins check", "scorers", "scorers list", "scorers show", "proto export", "experiment schema"]
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group, with its words."""
+    yield words, command
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*words, word))
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
 def evalbus(*words: str) -> subprocess.CompletedProcess[str]:
@@ -60,15 +57,27 @@ def test_help_takes_less_than_0_4_seconds_of_cpu():
     assert min(taken) < 0.4
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen(command):
-    ended = evalbus(*command.split(), "--help")
-    assert ended.returncode == 0
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_a_screen(words):
+    ended = CliRunner().invoke(app, [*words, "--help"], prog_name="evalbus", terminal_width=80)
+    assert ended.exit_code == 0
     assert ended.stderr == ""
     lines = ended.stdout.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines[1:] if line.endswith("...")]  # a sentence cut in two
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, each in COMMANDS.items() if not hasattr(each, "commands")], ids=" ".join
+)
+def test_every_command_has_an_example_that_it_takes(words):
+    command = COMMANDS[words]
+    told = str(command.epilog).removeprefix("Example: ")
+    program, *typed = shlex.split(told.partition(" > ")[0])
+    assert (program, tuple(typed[: len(words)])) == ("evalbus", words)
+    with contextlib.closing(command.make_context(" ".join(words), typed[len(words) :])) as context:
+        assert not context.args
 
 
 def test_without_a_word_there_is_help():
