@@ -242,6 +242,53 @@ class TestInspect:
         assert said.ended.document["usage"]["input_tokens"] == 300
 
 
+GRADERS = """
+from inspect_ai.scorer import Score, mean, scorer
+
+
+@scorer(metrics={"tone": [mean()], "facts": [mean()]})
+def told():
+    async def score(state, target):
+        return Score(value={"tone": "C", "facts": 0.25})
+
+    return score
+
+
+@scorer(metrics=[mean()])
+def untold():
+    return told()
+
+
+@scorer(metrics=[mean()])
+def listed():
+    async def score(state, target):
+        return Score(value=[1, 0.5])
+
+    return score
+"""
+
+
+def test_scorers_of_inspect_ai_that_give_several_values(bench):
+    made = bench("inspect")
+    made.desk.write("graders.py", GRADERS)
+    said = made.judge(
+        [
+            {"use": "inspect_ai.graders:told", "threshold": {"tone": 1}},
+            {"use": "inspect_ai.graders:untold", "settings": {"scores": ["facts", "tone"]}},
+            {"use": "inspect_ai.graders:listed", "settings": {"scores": ["1", "0"]}},
+            {"name": "nobody", "use": "inspect_ai.graders:untold"},
+        ],
+        {"output": "Please.", "expected": "x"},
+        {"output": "Please."},
+    )
+    assert (said.value("told.tone"), said.value("told.facts")) == (1.0, 0.25)
+    assert (said.value("untold.facts"), said.value("listed.1")) == (0.25, 0.5)
+    assert said.score("told.tone")["passed"] is True and said.score("told.tone")["label"] == "C"
+    assert said.score("told.facts", "i1")["status"] == "SKIPPED"
+    failure = said.score("nobody")["failure"]
+    assert failure["reason"] == "NO_VALUE" and 'settings: {scores: ["tone", "facts"]}' in failure["message"]
+
+
 @pytest.mark.parametrize("library", ["judges", "ragas", "inspect"])
 def test_the_page_shows_what_can_be_used(bench, library):
     found = settings_of_page(PAGES["docs/scorers/bring-your-own.md"], library)

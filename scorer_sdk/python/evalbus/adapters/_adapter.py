@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -14,11 +15,12 @@ from evalbus._definition import Scorer, scorer
 from evalbus._errors import EvalbusError, SettingsInvalid
 from evalbus._item import ScoreTask
 from evalbus._output import Usage
-from evalbus._score import Direction, Score, ScoreDeclaration
+from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus
 from evalbus.adapters._failures import failed
 from evalbus.adapters._parameters import Parameter, settings_class
+from evalbus.adapters._results import no_value
 
-Judge: TypeAlias = Callable[[ScoreTask], Awaitable["Score | Sequence[Score]"]]
+Judge: TypeAlias = Callable[[ScoreTask], Awaitable["Score | Sequence[Score] | Several"]]
 
 RANGE = Parameter(
     "range", list[float | None], None, "The lowest and the highest value that it can give; null leaves an end open."
@@ -53,6 +55,8 @@ class Foreign:
     """The object whose code says what it does; a change of that code is another build."""
     shared: tuple[Parameter, ...] = ()
     """Further settings about what it promises."""
+    names: tuple[str, ...] = ()
+    """Of its scores, where it tells them itself; the setting `scores` goes before it."""
 
 
 ROUNDING = 1e-9
@@ -81,13 +85,13 @@ def plugin(foreign: Foreign) -> Scorer[Any, Any]:
     def declared(settings: Any) -> list[ScoreDeclaration]:
         mine = {key: value for key, value in given(settings).items() if key not in own}
         promised = declaration(foreign.score, mine)
-        return [replace(promised, name=name) for name in mine.get("scores") or ("",)]
+        return [replace(promised, name=name) for name in mine.get("scores") or foreign.names or ("",)]
 
-    def set_up(settings: Any) -> tuple[Judge, ScoreDeclaration]:
+    def set_up(settings: Any) -> tuple[Judge, list[ScoreDeclaration]]:
         made = foreign.prepare({key: value for key, value in given(settings).items() if key in own})
-        return made, declared(settings)[0]
+        return made, declared(settings)
 
-    async def judge(task: ScoreTask, state: tuple[Judge, ScoreDeclaration], ctx: Context) -> Sequence[Score]:
+    async def judge(task: ScoreTask, state: tuple[Judge, list[ScoreDeclaration]], ctx: Context) -> Sequence[Score]:
         spent: list[Usage] = []
         _spent.set(spent)  # of this trial's own task
         ask, promised = state
@@ -100,8 +104,8 @@ def plugin(foreign: Foreign) -> Scorer[Any, Any]:
             if known is error:
                 raise
             raise known from error
-        found = [scores] if isinstance(scores, Score) else scores
-        return _with_usage([_on_the_edge(score, promised) for score in found], spent)
+        found = scores_of_all(scores, promised) if isinstance(scores, Score | Several) else scores
+        return _with_usage([_on_the_edge(score, promised[0]) for score in found], spent)
 
     for function in (declared, set_up):
         function.__annotations__["settings"] = kind
@@ -114,6 +118,37 @@ def plugin(foreign: Foreign) -> Scorer[Any, Any]:
         setup=set_up,
         digest=_digest(foreign),
     )(judge)
+
+
+class Several:
+    """The scores that a scorer gave at once, by their names, of which those are taken that were declared."""
+
+    def __init__(self, scores: Mapping[str, Score]) -> None:
+        """Each is nameless."""
+        self.scores = scores
+
+
+def scores_of_all(given: Score | Several, declared: Sequence[ScoreDeclaration]) -> list[Score]:
+    """What was given, as the scores that were declared.
+
+    Raises:
+        TrialFailed: NO_VALUE: these do not go together.
+    """
+    names = [each.name for each in declared]
+    if isinstance(given, Score):
+        if names == [""] or given.status is not ScoreStatus.SKIPPED:
+            return [given]
+        return [_replaced(given, name=name) for name in names]
+    known = ", ".join(given.scores)
+    if names == [""]:
+        listed = json.dumps(list(given.scores), ensure_ascii=False)
+        raise no_value(
+            f"the scorer gave several values ({known}): name those to take, as in settings: {{scores: {listed}}}"
+        )
+    missing = next((name for name in names if name not in given.scores), None)
+    if missing is not None:
+        raise no_value(f"the scorer gave no value {missing!r}, which `scores` names; it gave {known or 'none'}")
+    return [_replaced(given.scores[name], name=name) for name in names]
 
 
 def declaration(usual: ScoreDeclaration, settings: dict[str, Any]) -> ScoreDeclaration:

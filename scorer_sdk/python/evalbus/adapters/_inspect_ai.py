@@ -11,7 +11,7 @@ from evalbus._errors import TrialFailed
 from evalbus._item import ScoreTask
 from evalbus._output import Usage
 from evalbus._score import Score
-from evalbus.adapters._adapter import AdapterError, Foreign, Judge, first_line, plugin, spend
+from evalbus.adapters._adapter import SCORES, AdapterError, Foreign, Judge, Several, first_line, plugin, spend
 from evalbus.adapters._find import library, named
 from evalbus.adapters._inputs import NO_EXPECTED, accepted_of, input_of, messages_of, output_of, text_of
 from evalbus.adapters._openai import API_KEY, BASE_URL, MODEL, key_for
@@ -47,8 +47,20 @@ def adapt(name: str) -> Scorer[Any, Any]:
             parameters=(*parameters_of(factory, without=("model", "model_role")), *asked),
             prepare=lambda settings: _prepare(factory, settings),
             source=factory,
+            shared=(SCORES,),
+            names=_names_of(factory),
         )
     )
+
+
+def _names_of(factory: Any) -> tuple[str, ...]:
+    """The names of its values, where its metrics tell them: a mapping from names, without patterns."""
+    registry = library("inspect_ai._util.registry")
+    metrics = registry.registry_info(factory).metadata.get("metrics")
+    for each in metrics if isinstance(metrics, list) else [metrics]:
+        if isinstance(each, dict) and not any(any(sign in name for sign in "*?[.") for name in each):
+            return tuple(map(str, each))
+    return ()
 
 
 def _is_scorer(found: Any) -> bool:
@@ -75,7 +87,7 @@ def _prepare(factory: Any, settings: dict[str, Any]) -> Judge:
         raise AdapterError(f"{factory} made {scorer!r}, no scorer")
     wants = "choice" if getattr(factory, "__name__", "") == "choice" else ""
 
-    async def judge(task: ScoreTask) -> Score:
+    async def judge(task: ScoreTask) -> Score | Several:
         accepted = accepted_of(task)
         if not accepted:
             return Score.skipped(NO_EXPECTED)
@@ -138,9 +150,18 @@ def _count(usage: Any) -> None:
         spend(Usage(input_tokens=each.input_tokens, output_tokens=each.output_tokens, calls=1))
 
 
-def _score(found: Any) -> Score:
+def _score(found: Any) -> Score | Several:
+    """A score; several, where the value is a mapping from names, or a list, which goes by places: "0", "1" …"""
+    value = found.value
+    if not isinstance(value, (dict, list)):
+        return _single(found, value)
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    return Several({str(name): _single(found, each) for name, each in entries})
+
+
+def _single(found: Any, value: Any) -> Score:
     """NaN is how inspect_ai says that a sample is not scored: its grader failed, or it does not apply."""
-    value, why = found.value, found.explanation or ""
+    why = found.explanation or ""
     metadata = metadata_of(found.metadata)
     if isinstance(value, float) and math.isnan(value):
         reason = found.reason if isinstance(getattr(found, "reason", None), str) else ""
@@ -157,6 +178,4 @@ def _score(found: Any) -> Score:
             except ValueError:
                 raise no_value(f"the scorer gave {value!r:.80}, which is no grade", why) from None
         return score_of(number, why, label=value, answer=found.answer, metadata=metadata)
-    if isinstance(value, (list, dict)):
-        raise no_value("the scorer gave several values; adapters serve scorers of one", why)
     return score_of(value, why, answer=found.answer, metadata=metadata)
