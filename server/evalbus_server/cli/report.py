@@ -93,7 +93,8 @@ def _dataset(document: Document) -> tuple[str, str]:
 def _scores(scores: Mapping[str, Document]) -> Table | None:
     if not scores:
         return None
-    table = Table("score", *right("n", "mean", "95 % interval", "passed", "threshold", "errored", "skipped"))
+    skipped = Column("skipped", right=True, spare=not any(score["skipped"] for score in scores.values()))
+    table = Table("score", *right("n", "mean", "95 % interval", "passed", "threshold", "errored"), skipped)
     for key, score in scores.items():
         table.add_row(
             Text(plain(key)),

@@ -1,7 +1,7 @@
 """Tables that stay readable: whole where nobody says how wide they may be, and fitted to a terminal.
 
 Names and numbers are never cut or wrapped. On a terminal that is too narrow, long texts are cut first, then columns that
-a reader can do without are left out, and at last the name of each row takes a line of its own.
+a reader can do without are left out, then the name of each row takes a line of its own, and at last a row is a paragraph.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ class Table:
     def lines(self, room: int | None) -> Iterator[Text]:
         """The lines, in at most *room* cells if names and numbers let it be so; None is any width."""
         layout = self._layout(room)
+        if room is not None and layout.width > room:
+            yield from self._paragraphs(room)
+            return
         header = [Text(self._columns[place].name, "bold") for place in layout.places]
         head = [Text(self._columns[0].name, "bold")] if layout.apart else []
         yield from head
@@ -92,14 +95,36 @@ class Table:
     def _fitted(self, layout: _Layout, room: int) -> _Layout:
         """The same with its long texts cut as far as they may be."""
         widths = list(layout.widths)
-        for place in sorted(layout.places, key=lambda place: -layout.widths[place]):
-            if not self._columns[place].text:
-                continue
-            over = _Layout(layout.places, widths, layout.gap, layout.apart).width - room
-            if over > 0:
-                least = max(min(LEAST, widths[place]), cell_len(self._columns[place].name))
-                widths[place] = max(least, widths[place] - over)
+        least = {
+            place: max(min(LEAST, widths[place]), cell_len(self._columns[place].name))
+            for place in layout.places
+            if self._columns[place].text
+        }
+        over = layout.width - room
+        while over > 0 and (longer := [place for place in least if widths[place] > least[place]]):
+            widths[max(longer, key=lambda place: widths[place])] -= 1
+            over -= 1
         return _Layout(layout.places, widths, layout.gap, layout.apart)
+
+    def _paragraphs(self, room: int) -> Iterator[Text]:
+        """Each row as its name and, below it, what it has with the names of the columns: in as many lines as it takes."""
+        for row in self._rows:
+            yield row[0]
+            line = Text(" " * INDENT)
+            for column, cell in list(zip(self._columns, row, strict=True))[1:]:
+                if not cell.plain:
+                    continue
+                shown = cell.copy()
+                name = Text(f"{column.name} " if column.name else "", "dim")
+                if column.text:
+                    shown.truncate(max(LEAST, room - INDENT - cell_len(name.plain)), overflow="ellipsis")
+                width = cell_len(name.plain) + cell_len(shown.plain)
+                if len(line) > INDENT and cell_len(line.plain) + GAPS[0] + width > room:
+                    yield line
+                    line = Text(" " * INDENT)
+                line += Text(" " * (GAPS[0] if len(line) > INDENT else 0)) + name + shown
+            if len(line) > INDENT:
+                yield line
 
     def _line(self, cells: Sequence[Text], layout: _Layout) -> Text:
         line = Text(" " * (INDENT if layout.apart else 0))

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from evalbus_server.cli.report import print_report
-from evalbus_server.cli.tables import Column, Table, right
-from tests.unit.server.cli.test_report import SCORE, document
+from evalbus_server.cli.tables import INDENT, LEAST, Column, Table, right
+from tests.unit.server.cli.test_report import SCORE, document, printed
 
 LONG = "an answer that goes on and on " * 4
 
@@ -63,6 +63,25 @@ def test_a_name_that_leaves_no_room_takes_a_line_of_its_own():
     assert all(len(line) <= 60 for line in found)
 
 
+def test_texts_are_cut_alike():
+    table = Table("item", Column("input", text=True), Column("expected", text=True))
+    table.add_row("a", "x" * 60, "y" * 90)
+    _, _, row = lines(table, 70)
+    assert row == f"a      {'x' * 29}…   {'y' * 29}…"
+
+
+def test_a_row_that_cannot_fit_at_all_is_a_paragraph():
+    table = Table("item", *right("epoch"), *(f"judge{n}.faithfulness" for n in range(5)), Column("what", text=True))
+    table.add_row("m001", "1", *(f"0.{n}5" for n in range(5)), LONG)
+    assert lines(table, 60) == [
+        "m001",
+        "  epoch 1   judge0.faithfulness 0.05",
+        "  judge1.faithfulness 0.15   judge2.faithfulness 0.25",
+        "  judge3.faithfulness 0.35   judge4.faithfulness 0.45",
+        f"  what {LONG[:52]}…",
+    ]
+
+
 @pytest.mark.parametrize("room", [10, 20, 37])
 def test_what_cannot_fit_is_wider_rather_than_cut(room):
     found = "\n".join(lines(results(), room))
@@ -72,6 +91,7 @@ def test_what_cannot_fit_is_wider_rather_than_cut(room):
 def test_the_scores_of_a_run_fit_80_columns_whatever_their_names():
     out = io.StringIO()
     key = "a-judge-with-a-long-name.faithfulness"
+    assert "skipped" in printed(document())  # which a narrow terminal does without, if nothing is
     terminal = Console(file=out, width=80, force_terminal=True, color_system=None, legacy_windows=False)
     print_report(terminal, document(scores={key: SCORE}))
     shown = out.getvalue()
@@ -95,4 +115,4 @@ def test_names_and_numbers_are_whole_at_any_width(rows, room):
         assert any(line.startswith(name.rstrip()) for line in found)
         assert any(str(number) in line.split() for line in found)
     longest = max([cell_len(name) for name, _, _ in rows], default=0)
-    assert fits or room < max(longest, 2 + 16 + 2 + 7)
+    assert fits or room < max(longest, INDENT + 5 + LEAST)
