@@ -16,11 +16,10 @@ from pathlib import Path
 import structlog
 
 from evalbus_server.errors import Reason, Unreachable
+from evalbus_server.plugin.last_words import quoted
 
 TAIL = 4000
 """So many characters of what a process printed are kept for error messages."""
-QUOTED = 1000
-"""So many of them an error message quotes."""
 MOMENT = 0.5
 """Seconds that a process whose conversation broke gets to end by itself."""
 GRACE = 3.0
@@ -201,9 +200,8 @@ class LaunchedProcess:
         return f" ({how})" * bool(how) + self._quoted_tail()
 
     def _quoted_tail(self) -> str:
-        lines = [line.strip() for line in self._tail.splitlines() if line.strip()]
-        said = " | ".join(lines[-5:])
-        return f"; it said last: {said if len(said) <= QUOTED else f'…{said[-QUOTED:]}'}" if lines else ""
+        said = quoted(self._tail, self._folder)
+        return f"; it said last: {said}" if said else ""
 
 
 def _how(code: int) -> str:
