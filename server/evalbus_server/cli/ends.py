@@ -37,8 +37,11 @@ def conclude(  # noqa: PLR0913  # how a run is presented
         present(document, where, as_json=as_json)
     code = code_of(document, own=own)
     if code is not ExitCode.PASS:
-        reason = "" if cause.startswith(reason_of(document)) else reason_of(document)
-        told = "; ".join(filter(None, (reason, cause and f"{cause}; see {_errored(document, where)}")))
+        told = reason_of(document)
+        if cause:
+            head = told.removesuffix(cause.partition(",")[0])  # how many errored is said once
+            told = f"{told}; " if head == told else head
+            told += f"{cause}; see {_errored(document, where)}"
         raise Ending(code, _constant(document), told)
     return code
 
