@@ -140,7 +140,7 @@ def test_a_plugin_is_described_by_command_and_by_address(desk):
     with desk.listening("plugins.py") as address:
         found = desk.run("plugins", "describe", "--address", address, "--target", "--json").document["plugins"]
     assert [plugin["name"] for plugin in found] == ["adder"]
-    assert found[0]["settings_schema"]["properties"].keys() == {"off_by", "delay", "broken", "dies_at"}
+    assert found[0]["settings_schema"]["properties"].keys() >= {"off_by", "delay", "broken", "dies_at"}
 
 
 def test_a_plugin_is_tried_with_one_trial(desk):
