@@ -44,7 +44,9 @@ def asked_only_when_something_has_changed(desk: Desk, where: tuple[str, ...]) ->
     assert [each["output"] for each in off_by_one] == [2 * n + 1 for n in range(6)]
     assert all("cached" not in each for each in off_by_one)
 
-    desk.write("plugins.py", PLUGINS.replace("Adds two numbers.", "Adds some numbers."))
+    changed = PLUGINS.replace("Adds two numbers", "Adds some numbers")
+    assert changed != PLUGINS
+    desk.write("plugins.py", changed)
     assert run() == (0, 6)
     assert run() == (6, 0)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalbus_server.cli.main import main
+from evalbus_server.scorer.builtin import BUILTINS
 from tests.mock_endpoint import MockEndpoint
 
 
@@ -115,8 +116,9 @@ def test_all_are_listed_with_a_space_between_name_and_text(capsys):
     with pytest.raises(SystemExit):
         main(["scorers", "list"])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
-    assert any(line.startswith("trajectory_efficiency  ") for line in lines)
+    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert set(names) >= BUILTINS.keys()
+    assert any(line.startswith("  trajectory_efficiency  ") for line in lines)
 
 
 def test_a_judge_can_be_tried_too(tried, monkeypatch):
