@@ -110,7 +110,9 @@ class Player:
 
     async def rescore(self, request: str, run_id: str, plan: RunPlan) -> None:
         """Score the outputs of a run anew, or find the run that does."""
-        experiment = {"name": "again", "scorers": self.experiment(plan)["scorers"]}
+        made = self.experiment(plan)
+        patience = {name: made["limits"][name] for name in ("silence", "trial_timeout")}
+        experiment = {"name": "again", "scorers": made["scorers"], "limits": patience}
         async with self.client() as client:
             run = await client.rescore(run_id, experiment, request_id=request)
         self._note_run(request, run.id, plan)
