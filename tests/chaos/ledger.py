@@ -102,6 +102,8 @@ class Kept:
         self.attempts = table("attempt")
         self.events = table("event", "ORDER BY sequence")
         self.retried = {row["trial"] for row in table("retry")}
+        self.final = {trial: row for trial, row in self.results.items() if trial not in self.retried}
+        """The results that nothing is to replace: beside one that is to be replaced stands already what replaces it."""
         self.has_summary = bool(table("kept_summary"))
         self.eras = ledger.rows("SELECT era FROM recovery")[0][0]
         self._assignment = None if run["assignment"] is None else json.loads(run["assignment"])
@@ -227,7 +229,7 @@ def counts_add_up(kept: Kept) -> Iterator[str]:
 
 def results_have_their_ground(kept: Kept) -> Iterator[str]:
     """O1 and O6: each result is one of the plan, and says what output and scores say."""
-    for trial, row in kept.results.items():
+    for trial, row in kept.final.items():
         if not (0 <= row["position"] <= kept.run["last"] and 1 <= row["epoch"] <= kept.run["epochs"]):
             yield f"a result of epoch {row['epoch']} and position {row['position']}, which are not in the plan"
         if (row["outcome"] == ERRORED) != (row["failure"] is not None):
@@ -297,7 +299,7 @@ def attempts_are_kept(kept: Kept) -> Iterator[str]:
             tries[trial].add(output["attempt"])
     if kept.run["source"] is not None:
         return
-    for trial, row in kept.results.items():
+    for trial, row in kept.final.items():
         if row["attempts"] != len(tries[trial]):
             yield f"trial {trial}: {row['attempts']} attempts are told, {len(tries[trial])} are stored"
 
@@ -315,7 +317,7 @@ def usage_is_summed(kept: Kept) -> Iterator[str]:
             if told is not None:
                 told["cost_micros"] = told.get("cost", {}).get("micros")
                 used[row["trial"]].append({name: told.get(name, 0) for name in _USAGE})
-    for trial, row in kept.results.items():
+    for trial, row in kept.final.items():
         for name in _USAGE:
             known = [each[name] for each in used[trial] if each[name] is not None]
             if (sum(known) if known else None) != row[name]:
