@@ -65,7 +65,7 @@ def test_commits_look_after_the_file_every_second(doomed: Store, monkeypatch: py
     run = started(doomed)
     doomed.path.unlink()
     doomed.commit(run.id, whole([0]))
-    monkeypatch.setattr("evalbus_server.store.store._LOOKED_AFTER", 0.0)
+    monkeypatch.setattr("evalbus_server.store.run_writer._LOOKED_AFTER", 0.0)
 
     with pytest.raises(StoreTrouble) as caught:
         doomed.commit(run.id, whole([1]))
