@@ -14,7 +14,7 @@ from evalbus.client import CallFailed, Client
 from evalbus.v1 import dataset_pb2
 from evalbus_server.api.listening import OPTIONS
 
-from .service import items, serving, stubs
+from .service import items, serving, stubs, until
 
 LIMIT = 60.0
 
@@ -82,8 +82,7 @@ async def test_an_upload_of_a_caller_that_is_gone_does_not_hold_the_dataset(
             item = dataset_pb2.UploadDatasetRequest()
             item.items.items.add(id="a").input.text = "x"
             await upload.write(item)
-            while await taken(served.client) is None:
-                await asyncio.sleep(0.01)
+            await until(lambda: served.parts.store._uploads)
 
             wire.whole.clear()
             while (made := await taken(served.client)) is not None:
