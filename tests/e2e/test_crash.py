@@ -339,3 +339,26 @@ def test_what_a_failed_attempt_took_is_not_lost_with_the_server_that_waits_to_as
     assert resumed.document["usage"]["input_tokens"] == 2 * 1000 + 2 * 3
     assert resumed.document["attempts"] == 3 + 1
     assert sorted(desk.rows("SELECT role, input_tokens FROM attempt")) == [(-1, 1000), (0, 1000)]
+
+
+@pytest.mark.parametrize(("who", "role", "answers"), [("target", -1, "output"), ("scorer", 0, "score")])
+def test_what_a_plugin_told_before_it_died_is_not_lost_with_the_server(desk: Desk, who: str, role: int, answers: str):
+    """Usage is summed over all attempts, also over those that went down with a conversation (O6)."""
+    plugin = {"command": ["python", str(PLUGINS / "mortal.py"), str(desk.folder), who]}
+    mortal = {"name": "mortal", "dataset": {"path": "items.jsonl", "limit": 3}, "target": plugin, "scorers": [plugin]}
+    (desk.folder / "mortal.json").write_text(json.dumps(mortal))
+
+    process = desk.start("run", "mortal.json")
+    wait_for(lambda: desk.db.exists() and desk.rows(f"SELECT count(*) FROM {answers}") == [(2,)])
+    (desk.folder / "die").touch()
+    wait_for(lambda: desk.rows("SELECT count(*) FROM attempt") == [(1,)])
+    process.kill()
+    ended(process)
+    (desk.folder / "go").touch()
+    resumed = desk.evalbus("runs", "resume", "latest", "--json")
+
+    assert resumed.code == 0, resumed.err
+    assert resumed.document["usage"]["input_tokens"] == 1000 + 2 * 3
+    assert desk.rows("SELECT role, json_extract(failure, '$.reason'), input_tokens FROM attempt") == [
+        (role, "CONVERSATION_LOST", 1000)
+    ]

@@ -162,7 +162,7 @@ class Exchange:
         self._let_go(flights)
 
     def _let_go(self, flights: Iterable[Flight]) -> None:
-        """These flights get no final result now, or never."""
+        """These flights get no final result now, or never: what their failed attempts took is not kept for later."""
         failed = [flight for flight in flights if flight.failures]
         if failed and self._left is not None:
             self._left(failed)
@@ -288,8 +288,7 @@ class Exchange:
         if not self._settling.stopped:
             self._sending.todo.extendleft(reversed(again))
             self._sending.suspects.extend(suspects)
-        else:
-            self._let_go([*again, *suspects])
+        self._let_go([*again, *suspects])
         if final or over:
             self._done([*over, *final])
         losses.judge(lost, words)

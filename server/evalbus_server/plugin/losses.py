@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalbus import Failure, FailureCategory, FailureOrigin
+from evalbus import Failure, FailureCategory, FailureOrigin, Usage
 from evalbus_server.errors import Reason, Unreachable
 from evalbus_server.plugin.port import ConversationLost, Flight
 from evalbus_server.plugin.retries import Retries, failed_attempt
@@ -59,7 +59,10 @@ class Losses:
     def sort(
         self, flights: list[Flight], lost: ConversationLost, words: str, now: float
     ) -> tuple[list[Flight], list[Flight], list[Flight]]:
-        """What was in flight -> what is to be asked again, the suspects, and what has its final result."""
+        """What was in flight -> what is to be asked again, the suspects, and what has its final result.
+
+        An attempt that goes down with the conversation is kept if it had told what it took.
+        """
         alone = len(flights) == 1
         again: list[Flight] = []
         suspects: list[Flight] = []
@@ -72,9 +75,12 @@ class Losses:
             if alone and flight.losses > (0 if lost.too_large else LOSSES_BEFORE_SUSPICION):
                 flight.latency = now - flight.sent
                 flight.result = self._failure(lost, words)
-                flight.failures = [*(flight.failures or ()), failed_attempt(flight, flight.result, told, now)]
+                _keep(flight, flight.result, told, now)
                 final.append(flight)
-            elif lost.too_large or flight.losses >= LOSSES_BEFORE_SUSPICION:
+                continue
+            if told is not None:
+                _keep(flight, self._loss(lost, words), told, now)
+            if lost.too_large or flight.losses >= LOSSES_BEFORE_SUSPICION:
                 suspects.append(flight)
             else:
                 again.append(flight)
@@ -100,6 +106,15 @@ class Losses:
             return Failure(FailureCategory.INVALID, lost.message, "MESSAGE_TOO_LARGE", self._origin, retryable=False)
         message = f"the plugin breaks whenever it is asked this trial{_why(lost, words)}"
         return Failure(FailureCategory.UNAVAILABLE, message, "PLUGIN_DIED", self._origin, retryable=False)
+
+    def _loss(self, lost: ConversationLost, words: str) -> Failure:
+        message = f"the conversation with the plugin broke{_why(lost, words)}"
+        return Failure(FailureCategory.UNAVAILABLE, message, "CONVERSATION_LOST", self._origin, retryable=True)
+
+
+def _keep(flight: Flight, failure: Failure, told: Usage | None, now: float) -> None:
+    """Note the attempt in flight as one that did not work."""
+    flight.failures = [*(flight.failures or ()), failed_attempt(flight, failure, told, now)]
 
 
 def _why(lost: ConversationLost, words: str) -> str:

@@ -152,10 +152,17 @@ async def test_what_a_lost_or_timed_out_attempt_told_counts_as_consumed():
     """Usage is summed over all attempts, also over those that nobody answered."""
     plugin = FakePlugin(lambda position, before: Output("x", usage=Usage(5)) if before or not position else HANG)
     table, run = await asked(plugin)
+    kept: list[tuple[int, list[tuple[str, Usage | None]]]] = []
+    table.exchange.tell_of_left(
+        lambda left: kept.extend(
+            (each.trial.trial_id, [(one.failure.reason, one.usage) for one in each.failures or ()]) for each in left
+        )
+    )
 
     plugin.conversations[0].push(news(usage=Usage(50)))
     plugin.conversations[0].push(ConversationLost("UNAVAILABLE: Socket closed"))
     await asyncio.wait_for(run, 30)
 
+    assert kept == [(1, [("CONVERSATION_LOST", Usage(50))])]
     assert table.done[1].usage == Usage(50)
     assert table.result(1) == Output("x", usage=Usage(5))
