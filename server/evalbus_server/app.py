@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -23,7 +22,7 @@ from evalbus_server.api.server import Parts, Server
 from evalbus_server.api.server import serve as serve_until_asked
 from evalbus_server.dataset.importing import REMEMBERED
 from evalbus_server.dataset.read import read_batches
-from evalbus_server.errors import Invalid, NotFound, Reason
+from evalbus_server.errors import NotFound
 from evalbus_server.model.dataset_use import in_folder
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.plugin_use import PluginUse, Tls
@@ -36,6 +35,7 @@ from evalbus_server.plugin.remote import Place, RemotePlugin
 from evalbus_server.runner.crew import MakePlugin, Means, Wanted, trial_limits
 from evalbus_server.runner.datasets import Datasets
 from evalbus_server.runner.keep import as_it_stands
+from evalbus_server.runner.origin import origin_of
 from evalbus_server.runner.plan import dataset_name
 from evalbus_server.runner.runs import Runs
 from evalbus_server.scorer.builtin import BUILTINS
@@ -63,18 +63,17 @@ class App:
         """The same experiment over a stored dataset: a file, records or a command's output are stored first.
 
         Raises:
-            Invalid: the dataset cannot be read, or another file of the same name is one already.
+            Invalid: the dataset cannot be read.
+            Conflict: another file of the same name is one already, or an upload of it is under way.
             StoreTrouble: it cannot be stored.
         """
         if experiment.dataset.source == "stored":
             return experiment
-        name, origin = dataset_name(experiment), _origin(experiment)
-        known = self.store.origin_of(name) if origin else None
-        _refuse_another_file(name, origin, known)
+        name, datasets = dataset_name(experiment), Datasets(self.store)
+        origin = origin_of(experiment, name, datasets.origin(name))
         batches = read_batches(experiment.dataset, remembered=REMEMBERED)
-        done = await Datasets(self.store).bring_in(name, batches, source=experiment.dataset.path or name)
-        if origin and origin != known:
-            self.store.note_origin(name, origin)
+        source = experiment.dataset.path or name
+        done = await datasets.bring_in(name, batches, source=source, origin=origin)
         return experiment.over(done.dataset.name, done.dataset.version)
 
 
@@ -158,24 +157,6 @@ def planning(path: Path) -> Iterator[Runs]:
             folder = stack.enter_context(TemporaryDirectory(prefix="evalbus-"))
             reader = stack.enter_context(open_store(Path(folder, "none.db")))
         yield _runs(cast(Store, reader))  # planning only reads
-
-
-def _origin(experiment: Experiment) -> str:
-    """The file that gives a dataset its name, where nobody else does; "" if none does."""
-    use = experiment.dataset
-    if use.name is not None or use.path is None:
-        return ""
-    return os.path.realpath(in_folder(use.path, use.folder))
-
-
-def _refuse_another_file(name: str, origin: str, known: str | None) -> None:
-    """Two files of one stem are hardly two versions of one dataset. One that was moved is, and so is one that was edited."""
-    if known and known != origin and os.path.exists(known):
-        message = (
-            f"dataset.path: the dataset {name!r} comes from {known}, and {origin} is another file: beside path, give it a "
-            f"name of its own, or say name: {name} if it is to be a new version of the same"
-        )
-        raise Invalid(Reason.EXPERIMENT_INVALID, message, field="dataset.path")
 
 
 def items_of(experiment: Experiment) -> Iterator[Item] | None:

@@ -143,3 +143,36 @@ def test_the_token_is_that_of_the_environment(desk, tmp_path):
         assert wrong.reason == f"evalbus: the server at {address} does not know this token; correct EVALBUS_TOKEN"
         assert refused.err.count("\n") == wrong.err.count("\n") == 1
         assert other.run("runs", "list", "--server", address, env=token).out == "No runs.\n"
+
+
+def test_another_file_of_a_name_is_refused_as_without_a_server(tmp_path):
+    """An edited file is a version of the first, and so is one that was moved; any other has to say what it is."""
+    desk = Desk(tmp_path, items=2)
+    items = (desk.folder / "items.jsonl").read_text()
+    for folder in ("a", "b"):
+        (desk.folder / folder).mkdir()
+        desk.write(f"{folder}/items.jsonl", items)
+    desk.write("server.yaml", CONFIGURATION)
+    of = ("run", "sums.yaml", "--json", "--set")
+    with serving(desk, "--config", "server.yaml") as (_, address):
+        to = ("--server", address)
+        first = desk.run(*of, "dataset.path=a/items.jsonl", *to)
+        desk.write("a/items.jsonl", items.replace("i000", "new"))
+        edited = desk.run(*of, "dataset.path=a/items.jsonl", *to)
+        other = desk.run("run", "sums.yaml", "--set", "dataset.path=b/items.jsonl", *to)
+        named = desk.run(*of, "dataset={path: b/items.jsonl, name: mine}", *to)
+        shown = desk.run("dataset", "show", "items", *to)
+        (desk.folder / "a" / "items.jsonl").unlink()
+        moved = desk.run(*of, "dataset.path=b/items.jsonl", *to)
+        now = desk.run("dataset", "show", "items", "--json", *to)
+    here = desk.run("run", "sums.yaml", "--set", "dataset.path=items.jsonl", "--db", "server.db")
+
+    assert [each.document["dataset"]["version"] for each in (first, edited, moved)] == [1, 2, 3]
+    a, b = (os.path.realpath(desk.folder / folder / "items.jsonl") for folder in ("a", "b"))
+    assert other.code == 2
+    assert f"the dataset 'items' comes from {a}, and {b} is another file: beside path, give it a name" in other.reason
+    assert [named.document["dataset"][key] for key in ("name", "version")] == ["mine", 1]
+    assert f"from {a}" in shown.out.replace("\n", "")
+    assert now.document["origin"] == b
+    assert here.code == 2
+    assert f"comes from {b}, and {os.path.realpath(desk.folder / 'items.jsonl')} is another file" in here.reason

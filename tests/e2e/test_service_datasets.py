@@ -53,6 +53,58 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
     return str(info.reason)
 
 
+# --- origins ------------------------------------------------------------------------------------------------------------
+
+
+async def test_another_origin_is_refused_until_the_first_is_said_to_be_gone(served: Served) -> None:
+    await served.client.upload_dataset("d", items(2), origin="/a/d.jsonl")
+    again = await served.client.upload_dataset("d", items(3), origin="/a/d.jsonl")
+
+    with pytest.raises(CallFailed) as caught:
+        await served.client.upload_dataset("d", items(4), origin="/b/d.jsonl")
+    with pytest.raises(CallFailed):
+        await served.client.upload_dataset("d", items(4), origin="/b/d.jsonl", moved_from="/c/d.jsonl")
+    assert (await served.client.get_dataset("d")).version == again.dataset.version == 2
+    moved = await served.client.upload_dataset("d", items(4), origin="/b/d.jsonl", moved_from="/a/d.jsonl")
+
+    assert (caught.value.reason, caught.value.code) == ("DATASET_EXISTS", "ALREADY_EXISTS")
+    assert "the dataset 'd' comes from /a/d.jsonl, and /b/d.jsonl is another file" in str(caught.value)
+    assert moved.dataset.version == 3
+    assert (await served.client.dataset_info("d")).origin == "/b/d.jsonl"
+
+
+async def test_whoever_chose_the_name_names_no_origin(served: Served) -> None:
+    await served.client.upload_dataset("d", items(2))
+    before = await served.client.dataset_info("d")
+    await served.client.upload_dataset("d", items(3), origin="/a/d.jsonl")
+    named = await served.client.upload_dataset("d", items(4))
+
+    assert before.origin == ""
+    assert (named.dataset.version, (await served.client.dataset_info("d")).origin) == (3, "/a/d.jsonl")
+
+
+async def test_an_origin_is_noted_though_nothing_has_changed(served: Served) -> None:
+    await served.client.upload_dataset("d", items(2))
+    same = await served.client.upload_dataset("d", items(2), origin="/a/d.jsonl")
+
+    assert not same.changed
+    assert (await served.client.dataset_info("d")).origin == "/a/d.jsonl"
+
+
+@pytest.mark.parametrize("field", ["origin", "moved_from"])
+@pytest.mark.parametrize("text", ["x" * 4097, "/a/\n.jsonl", "\x00"])
+async def test_an_origin_is_text_in_one_line(served: Served, field: str, text: str) -> None:
+    first = header()
+    setattr(first.header, field, text)
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await uploaded(served, first, batch(Item("a", "x")))
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"{field} has up to 4,096 characters" in (caught.value.details() or "")
+    assert await datasets(served) == []
+
+
 # --- versions ---------------------------------------------------------------------------------------------------
 
 

@@ -146,15 +146,18 @@ class Connection:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def upload(self, name: str, items: Iterable[Item] | AsyncIterable[Item]) -> dataset_pb2.UploadDatasetResponse:
+    async def upload(
+        self, name: str, items: Iterable[Item] | AsyncIterable[Item], *, origin: str = "", moved_from: str = ""
+    ) -> dataset_pb2.UploadDatasetResponse:
         """Make items the newest version of a dataset, all or nothing.
 
         Raises:
             CallFailed: an item is not acceptable, or the server refuses.
         """
+        header = dataset_pb2.UploadHeader(name=name, origin=origin, moved_from=moved_from)
         call = self.datasets.UploadDataset(metadata=self._metadata)
         try:
-            await call.write(dataset_pb2.UploadDatasetRequest(header=dataset_pb2.UploadHeader(name=name)))
+            await call.write(dataset_pb2.UploadDatasetRequest(header=header))
             async for batch in _batches(items):
                 await call.write(dataset_pb2.UploadDatasetRequest(items=batch))
             await call.done_writing()

@@ -24,15 +24,20 @@ class DatasetCalls:
 
     _server: Connection
 
-    async def upload_dataset(self, name: str, items: Iterable[Item] | AsyncIterable[Item]) -> Upload:
+    async def upload_dataset(
+        self, name: str, items: Iterable[Item] | AsyncIterable[Item], *, origin: str = "", moved_from: str = ""
+    ) -> Upload:
         """Make *items* the newest version of a dataset: all of them, or nothing. The same items again change nothing.
 
-        They are read as they are sent, so there may be more than fit into memory.
+        They are read as they are sent, so there may be more than fit into memory. *origin* is the file that gave the
+        dataset its name, if one did: a dataset that comes from another one is refused, unless *moved_from* is that one,
+        because nothing is there any more. "" if somebody chose the name.
 
         Raises:
-            CallFailed: DATASET_INVALID, with the item at fault; ITEM_TOO_LARGE; DATASET_BUSY.
+            CallFailed: DATASET_INVALID, with the item at fault; ITEM_TOO_LARGE; DATASET_BUSY; DATASET_EXISTS: it has
+                another origin.
         """
-        response = await self._server.upload(name, items)
+        response = await self._server.upload(name, items, origin=origin, moved_from=moved_from)
         counts = datasets.counts(response.counts)
         return Upload(
             messages.dataset(response.dataset), response.changed, counts.added, counts.changed, counts.removed

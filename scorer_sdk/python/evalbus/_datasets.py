@@ -25,6 +25,8 @@ class DatasetInfo:
     expected_schema: str = ""
     scorers: tuple[str, ...] = ()
     """Names of those that judge items which name none of their own."""
+    origin: str = ""
+    """Where its items come from, as the last upload with an origin said it; "" if none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def info(message: dataset_pb2.Dataset) -> DatasetInfo:
         about.input_schema,
         about.expected_schema,
         tuple(about.scorers),
+        about.origin,
     )
 
 

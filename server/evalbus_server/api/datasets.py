@@ -52,7 +52,8 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
     ) -> dataset_pb2.UploadDatasetResponse:
         """All or nothing."""
         async with Incoming(requests, context) as incoming:
-            done = await self._datasets.upload(await incoming.name(), incoming.batches())
+            name, origin = await incoming.header()
+            done = await self._datasets.upload(name, incoming.batches(), origin=origin)
         return dataset_pb2.UploadDatasetResponse(**_outcome(done))
 
     async def GetDataset(

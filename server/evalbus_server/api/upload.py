@@ -12,10 +12,11 @@ from evalbus import ContractBroken, Item, wire
 from evalbus.v1 import dataset_pb2, item_pb2
 from evalbus_server.dataset.normal import normal
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.dataset import checked_name
+from evalbus_server.model.dataset import Origin, checked_name
 from evalbus_server.model.run import DatasetVersion
 from evalbus_server.runner.datasets import Datasets
 from evalbus_server.store import Store
+from evalbus_server.wire.dataset import origin_from_proto
 
 LARGEST_ITEM = 1024 * 1024
 """Bytes of an encoded item, at most."""
@@ -46,16 +47,16 @@ class Incoming:
         self._context = context
         self._count = 0
 
-    async def name(self) -> str:
-        """The name in the header, which comes first.
+    async def header(self) -> tuple[str, Origin | None]:
+        """The name in the header, which comes first, and where the items come from.
 
         Raises:
-            Invalid: it does not, or it is no name.
+            Invalid: it does not come first, or is not acceptable.
         """
         first = await anext(self._requests, None)
         if first is None or not first.HasField("header"):
             raise Invalid(Reason.REQUEST_INVALID, "the first message of an upload is its header", field="header")
-        return checked_name(first.header.name, "header.name")
+        return checked_name(first.header.name, "header.name"), origin_from_proto(first.header)
 
     async def batches(self) -> AsyncIterator[list[Item]]:
         """The items of each message after it.

@@ -18,6 +18,7 @@ from evalbus._connection import START_LIMIT, Connection, Tls
 from evalbus.v1 import dataset_pb2, run_pb2
 from evalbus_server.dataset.read import read_batches
 from evalbus_server.dataset.select import Selector
+from evalbus_server.model.dataset import Origin
 from evalbus_server.model.dataset_use import DatasetUse
 from evalbus_server.model.event import Event
 from evalbus_server.model.experiment import Experiment
@@ -26,6 +27,7 @@ from evalbus_server.model.run import Run
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult
 from evalbus_server.runner.line import Progress
+from evalbus_server.runner.origin import named_by_file, origin_of
 from evalbus_server.runner.plan import FIRST_ITEMS, Plan, dataset_name
 from evalbus_server.settings import TOKEN_VARIABLE
 from evalbus_server.store import RunFilter
@@ -76,14 +78,22 @@ class Remote:
 
         Raises:
             Invalid: the dataset cannot be read.
+            Conflict: another file of the same name is one already.
             CallFailed: what hinders the run.
         """
         if experiment.dataset.source != "stored":
-            response = await self._server.upload(dataset_name(experiment), _items(experiment))
-            experiment = experiment.over(response.dataset.name, response.dataset.version)
+            experiment = await self._upload(experiment)
         request = run_pb2.StartRunRequest(experiment=experiment_to_proto(experiment), request_id=request_id)
         response = await self._server.ask(self._server.runs.StartRun, request, START_LIMIT)
         return run_from_proto(response.run, experiment)
+
+    async def _upload(self, experiment: Experiment) -> Experiment:
+        """The same experiment over a dataset of the server."""
+        name = dataset_name(experiment)
+        known = await self._info(name) if named_by_file(experiment) else None
+        origin = origin_of(experiment, name, "" if known is None else known.origin) or Origin("")
+        response = await self._server.upload(name, _items(experiment), origin=origin.file, moved_from=origin.moved_from)
+        return experiment.over(response.dataset.name, response.dataset.version)
 
     async def plan(self, experiment: Experiment) -> Plan:
         """What a run would do. A dataset that is not stored is read but not uploaded: a few items stand for it.
@@ -112,14 +122,20 @@ class Remote:
         named = experiment.dataset.scorers
         if named is not None or experiment.scorers_from == "run":
             return named
-        request = dataset_pb2.GetDatasetRequest(name=dataset_name(experiment))
+        known = await self._info(dataset_name(experiment))
+        return None if known is None else tuple(known.scorers)
+
+    async def _info(self, name: str) -> dataset_pb2.DatasetInfo | None:
+        """What the server knows of a dataset; None: there is none of this name."""
         try:
-            response = await self._server.ask(self._server.datasets.GetDataset, request)
+            response = await self._server.ask(
+                self._server.datasets.GetDataset, dataset_pb2.GetDatasetRequest(name=name)
+            )
         except CallFailed as failed:
             if failed.reason != "DATASET_NOT_FOUND":
                 raise
             return None
-        return tuple(response.dataset.info.scorers)
+        return response.dataset.info  # type: ignore[no-any-return]
 
     # --- runs ---------------------------------------------------------------------------------------------------
 

@@ -192,6 +192,7 @@ def _info(info: client.DatasetInfo) -> DatasetInfo:
         info.input_schema,
         info.expected_schema,
         info.scorers,
+        info.origin,
     )
 
 

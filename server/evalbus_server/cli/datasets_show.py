@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
+from rich.console import Console
 from rich.text import Text
 
 from evalbus import Item
@@ -68,18 +69,24 @@ def show_dataset(where: Where, name: str, chosen: Chosen, *, as_json: bool) -> N
         print(f'{json.dumps(document, ensure_ascii=False)[:-1]}, "first_items": [{texts}]}}')
         return
     out = console()
-    out.print(f"{plain(version.name)} version {version.version}: {items_text(version.items)}", markup=False)
-    if info.description:
-        out.print(plain(info.description), markup=False)
-    if info.scorers:
-        out.print(f"scorers {plain(', '.join(info.scorers))}", markup=False)
-    out.print(f"digest {version.digest}", style="dim")
+    _print_head(out, info, version)
     if first:
         table = Table("item", *(Column(name, text=True) for name in ("input", "expected", "tags")))
         for item in first:
             cells = (item.id, short(item.input), short(item.expected), ", ".join(item.tags))
             table.add_row(*(Text(plain(cell)) for cell in cells))
         table.print(out)
+
+
+def _print_head(out: Console, info: DatasetInfo, version: DatasetVersion) -> None:
+    out.print(f"{plain(version.name)} version {version.version}: {items_text(version.items)}", markup=False)
+    if info.description:
+        out.print(plain(info.description), markup=False)
+    if info.scorers:
+        out.print(f"scorers {plain(', '.join(info.scorers))}", markup=False)
+    if info.origin:
+        out.print(f"from {plain(info.origin)}", markup=False, style="dim")
+    out.print(f"digest {version.digest}", style="dim")
 
 
 def show_item(where: Where, name: str, version: int | None, id: str, *, as_json: bool) -> None:

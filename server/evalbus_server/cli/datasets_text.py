@@ -23,6 +23,7 @@ def info_document(info: DatasetInfo) -> dict[str, Any]:
         "input_schema": _json.loads(info.input_schema) if info.input_schema else None,
         "expected_schema": _json.loads(info.expected_schema) if info.expected_schema else None,
         "scorers": list(info.scorers),
+        "origin": info.origin or None,
     }
 
 

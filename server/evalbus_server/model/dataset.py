@@ -40,6 +40,17 @@ class DatasetInfo:
     expected_schema: str = ""
     scorers: tuple[str, ...] = ()
     """Names of those that judge items which name none of their own."""
+    origin: str = ""
+    """The file that gave it its name; "" if somebody named it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that gives a dataset its name, because nobody else does. Only where it lies can be seen what is there."""
+
+    file: str
+    moved_from: str = ""
+    """The origin that the dataset had, of which somebody has seen that nothing is there any more."""
 
 
 @dataclass(frozen=True, slots=True)

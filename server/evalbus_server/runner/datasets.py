@@ -15,13 +15,14 @@ from evalbus_server.dataset.importing import bring_in
 from evalbus_server.dataset.read import Batch
 from evalbus_server.dataset.refusal import DatasetInvalid, Refusal
 from evalbus_server.dataset.schema import MOST_FAULTS, checked_schema, checker
-from evalbus_server.errors import Invalid, NotFound, Reason, StoreTrouble
+from evalbus_server.errors import Conflict, Invalid, NotFound, Reason, StoreTrouble
 from evalbus_server.model.dataset import (
     DatasetInfo,
     Edited,
     Fault,
     InfoChange,
     ItemsInvalid,
+    Origin,
     Purged,
     Tally,
     checked_name,
@@ -57,47 +58,52 @@ class Datasets:
         self._store = store
         self._ring = ring
 
-    async def bring_in(
+    async def bring_in(  # noqa: PLR0913  # what is read, and who is told
         self,
         name: str,
         batches: Iterable[Batch],
         *,
         source: str,
+        origin: Origin | None = None,
         refused: Callable[[Refusal], None] | None = None,
         told: Callable[[int], None] = lambda count: None,
     ) -> Imported:
         """Make what is read the newest version of a dataset: all of it, or the good rows if *refused* is told the bad ones.
 
+        *origin* is the file that gives it its name; None if somebody named it.
+
         Raises:
             Invalid: DATASET_INVALID: *name* cannot be one.
             DatasetInvalid: rows are refused, or none is left.
-            Conflict: another upload of it is under way.
+            Conflict: another upload of it is under way, or it has another origin.
         """
         check = self._checker(checked_name(name))
         upload = self._store.upload(name)
         count = 0
         try:
+            self._refuse_another(name, origin)
             for count in bring_in(batches, upload, name=source, refused=refused, check=check):
                 told(count)
                 await asyncio.sleep(0)
             if not count:
                 raise DatasetInvalid(source, [Refusal(0, "empty", "no item is left")])
-            return await _finished(upload)
+            return self._noted(await _finished(upload), origin)
         finally:
             await _undone(upload)
 
-    async def upload(self, name: str, batches: AsyncIterable[list[Item]]) -> Imported:
+    async def upload(self, name: str, batches: AsyncIterable[list[Item]], *, origin: Origin | None = None) -> Imported:
         """The same for items that come over the wire: all or nothing.
 
         Raises:
             Invalid: DATASET_INVALID: an id comes twice, an item does not fit the schemas, there is none, or *name* cannot
                 be one.
-            Conflict: another upload of it is under way.
+            Conflict: another upload of it is under way, or it has another origin.
         """
         check = self._checker(checked_name(name))
         upload = self._store.upload(name)
         count = 0
         try:
+            self._refuse_another(name, origin)
             async for batch in batches:
                 _refuse(name, _shifted(check(batch), count) if check is not None else ())
                 upload.add(batch)
@@ -105,9 +111,30 @@ class Datasets:
                 await asyncio.sleep(0)
             if not count:
                 raise Invalid(Reason.DATASET_INVALID, f"the dataset {name!r} would have no item; send at least one")
-            return await _finished(upload)
+            return self._noted(await _finished(upload), origin)
         finally:
             await _undone(upload)
+
+    def origin(self, name: str) -> str:
+        """The file that gave a dataset its name; "" if somebody named it, or there is none yet."""
+        try:
+            return self._store.dataset_info(name).origin
+        except NotFound:
+            return ""
+
+    def _refuse_another(self, name: str, origin: Origin | None) -> None:
+        known = self.origin(name)
+        if origin is not None and known not in ("", origin.file, origin.moved_from):
+            message = (
+                f"the dataset {name!r} comes from {known}, and {origin.file} is another file: give it a name of its own, "
+                f"or name no origin if it is to be a new version of the same"
+            )
+            raise Conflict(Reason.DATASET_EXISTS, message, field="header.origin")
+
+    def _noted(self, done: Imported, origin: Origin | None) -> Imported:
+        if origin is not None and origin.file != self.origin(done.dataset.name):
+            self._store.note_origin(done.dataset.name, origin.file)
+        return done
 
     def add(self, name: str, items: Sequence[Item]) -> Edited:
         """Add items; see Store.add_items.

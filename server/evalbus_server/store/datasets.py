@@ -60,7 +60,7 @@ LAST_POSITION = f"""
 """
 _INFO = """
     SELECT d.name, v.version, v.items, v.digest, v.created_at, d.description, d.metadata, d.input_schema,
-        d.expected_schema, d.scorers
+        d.expected_schema, d.scorers, d.origin
     FROM dataset d JOIN dataset_version v ON v.dataset = d.n AND v.version = d.version WHERE d.name = ?
 """
 _VERSIONS = f"""
@@ -181,13 +181,7 @@ def info(connection: Connection, name: str) -> DatasetInfo:
         return DatasetInfo(find(connection, name))  # which says what there is instead
     texts = [part or "" for part in found[5:9]]
     scorers = () if found[9] is None else tuple(loads(found[9]))
-    return DatasetInfo(DatasetVersion(*found[:5]), texts[0], texts[1], texts[2], texts[3], scorers)
-
-
-def origin(connection: Connection, name: str) -> str | None:
-    """The file that gave a dataset its name."""
-    found = connection.row("SELECT origin FROM dataset WHERE name = ?", (name,))
-    return None if found is None else found[0]
+    return DatasetInfo(DatasetVersion(*found[:5]), texts[0], texts[1], texts[2], texts[3], scorers, found[10] or "")
 
 
 def note_origin(connection: Connection, name: str, origin: str) -> None:

@@ -89,10 +89,6 @@ class Store(RunWriter):
         datasets.change_info(self._connection, name, change)
         return self.dataset_info(name)
 
-    def origin_of(self, name: str) -> str | None:
-        """The file that gave a dataset its name; None if somebody named it, or there is none."""
-        return datasets.origin(self._connection, name)
-
     def note_origin(self, name: str, origin: str) -> None:
         """Note the file that gives a dataset its name."""
         datasets.note_origin(self._connection, name, origin)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from evalbus import Item, _json
 from evalbus.v1 import dataset_pb2
 from evalbus.wire import item_to_proto, time_from_proto, time_to_proto
 from evalbus_server.errors import Invalid, Reason
-from evalbus_server.model.dataset import DatasetInfo, InfoChange, ItemChange, ItemVersion, Tally, VersionInfo
+from evalbus_server.model.dataset import DatasetInfo, InfoChange, ItemChange, ItemVersion, Origin, Tally, VersionInfo
 from evalbus_server.model.run import DatasetVersion
 
 LONGEST_DESCRIPTION = 10_000
 LARGEST_INFO = 1 << 20
+LONGEST_ORIGIN = 4_096
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def item_size(item: Item) -> int:
@@ -44,7 +49,22 @@ def info_to_proto(info: DatasetInfo) -> dataset_pb2.Dataset:
     message.info.input_schema = info.input_schema
     message.info.expected_schema = info.expected_schema
     message.info.scorers.extend(info.scorers)
+    message.info.origin = info.origin
     return message
+
+
+def origin_from_proto(message: dataset_pb2.UploadHeader) -> Origin | None:
+    """Where the items of an upload come from; None: somebody named them.
+
+    Raises:
+        Invalid: REQUEST_INVALID: a part is too long, or no text in one line.
+    """
+    for name in ("origin", "moved_from"):
+        text = getattr(message, name)
+        if len(text) > LONGEST_ORIGIN or _CONTROL.search(text):
+            fault = f"{name} has up to {LONGEST_ORIGIN:,} characters, and no control characters"
+            raise Invalid(Reason.REQUEST_INVALID, fault, field=f"header.{name}")
+    return Origin(message.origin, message.moved_from) if message.origin else None
 
 
 def change_from_proto(message: dataset_pb2.DatasetInfoChange) -> InfoChange:

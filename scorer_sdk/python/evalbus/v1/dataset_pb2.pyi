@@ -60,16 +60,30 @@ class UploadHeader(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    MOVED_FROM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The dataset's name: 1 to 200 characters, no control characters, no white space at its ends. It is data, never a path."""
+    origin: _builtins.str
+    """Where the items come from, if that is what gave the dataset its name: the whole path of a file, say. Two files of one
+    name are hardly two versions of one dataset, so a dataset that has another origin is refused. Empty if somebody chose
+    the name: then nothing is compared, and the dataset keeps the origin that it has. Up to 4,096 characters, no control
+    characters. It is compared and shown, never opened.
+    """
+    moved_from: _builtins.str
+    """The origin that the dataset has (`DatasetInfo.origin`), if the caller has seen that nothing is there any more: the
+    items are taken for the same ones, moved, and `origin` takes its place.
+    """
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        origin: _builtins.str = ...,
+        moved_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved_from", b"moved_from", "name", b"name", "origin", b"origin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -326,6 +340,7 @@ class DatasetInfo(_message.Message):
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     EXPECTED_SCHEMA_FIELD_NUMBER: _builtins.int
     SCORERS_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """What it is, for people: up to 10,000 characters."""
     metadata: _builtins.str
@@ -336,6 +351,8 @@ class DatasetInfo(_message.Message):
     """
     expected_schema: _builtins.str
     """The same for expected answers."""
+    origin: _builtins.str
+    """Where the items come from, as the last upload with an origin said it; empty if none did."""
     @_builtins.property
     def scorers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The scorers of items that name none of their own, in runs whose experiment leaves it to the items. Empty means none."""
@@ -348,10 +365,11 @@ class DatasetInfo(_message.Message):
         input_schema: _builtins.str = ...,
         expected_schema: _builtins.str = ...,
         scorers: _abc.Iterable[_builtins.str] | None = ...,
+        origin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata", "scorers", b"scorers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "expected_schema", b"expected_schema", "input_schema", b"input_schema", "metadata", b"metadata", "origin", b"origin", "scorers", b"scorers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,6 +142,8 @@ class DatasetServiceServicer(object):
         * INVALID_ARGUMENT: an item is not acceptable, or an id comes twice; the message names it by number and id.
         Correct it and upload again.
         * RESOURCE_EXHAUSTED: an item is over 1 MiB. Shorten it.
+        * ALREADY_EXISTS: `DATASET_EXISTS`: the dataset comes from another origin than the header names. Take another name,
+        or send no origin if the items are to be a new version of the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -32,6 +32,8 @@ class DatasetServiceStub:
     * INVALID_ARGUMENT: an item is not acceptable, or an id comes twice; the message names it by number and id.
       Correct it and upload again.
     * RESOURCE_EXHAUSTED: an item is over 1 MiB. Shorten it.
+    * ALREADY_EXISTS: `DATASET_EXISTS`: the dataset comes from another origin than the header names. Take another name,
+      or send no origin if the items are to be a new version of the same.
     """
     GetDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.GetDatasetRequest, _dataset_pb2.GetDatasetResponse]
     """Returns one dataset.
@@ -188,6 +190,8 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         * INVALID_ARGUMENT: an item is not acceptable, or an id comes twice; the message names it by number and id.
           Correct it and upload again.
         * RESOURCE_EXHAUSTED: an item is over 1 MiB. Shorten it.
+        * ALREADY_EXISTS: `DATASET_EXISTS`: the dataset comes from another origin than the header names. Take another name,
+          or send no origin if the items are to be a new version of the same.
         """
 
     @_abc_1.abstractmethod
