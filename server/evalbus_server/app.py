@@ -112,7 +112,8 @@ async def serve(serving: Serving) -> None:
         store.interrupt_orphans()
         bell = Bell()
         commands = frozenset(command.argv for command in serving.allowed.commands)
-        parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
+        runs = Runs(store, Means(plugin_maker(), BUILTINS, commands), bell, most_open=serving.most_open)
+        parts = Parts(store, runs, bell)
         server = Server(parts, serving.listening, serving.allowed, resume=serving.resume)
         with rare_collection():
             async with Control(parts.runs, store.path):

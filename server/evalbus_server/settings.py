@@ -81,6 +81,8 @@ class LimitSettings(_Part):
 
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10_000
     """An experiment may ask for so many trials or score tasks at a time."""
+    runs: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """So many runs may be open at once: QUEUED or RUNNING."""
     grace: Duration = 10.0
     """Trials in flight get so long when the server is asked to end."""
 
@@ -164,6 +166,7 @@ class Serving:
             concurrency=settings.limits.concurrency,
         )
         self.db = in_folder(settings.db, str(folder)) if settings.db else database_path(None, environ)
+        self.most_open = settings.limits.runs
         self.grace = settings.limits.grace
         self.resume = settings.resume
 

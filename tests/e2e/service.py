@@ -55,13 +55,14 @@ async def serving(
     token: str = "",
     listen: str = "127.0.0.1:0",
     resume: bool = False,
+    most_open: int | None = None,
 ) -> AsyncIterator[Served]:
     """A server over the database of a folder."""
     store = open_store(folder / "runs.db")
     store.interrupt_orphans()
     bell = Bell()
     commands = frozenset(command.argv for command in allowed.commands)
-    parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell), bell)
+    parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell, most_open=most_open), bell)
     server = Server(parts, Listening(listen, tokens=(token,) if token else ()), allowed, resume=resume)
     await server.start()
     try:

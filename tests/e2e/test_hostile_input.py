@@ -211,3 +211,37 @@ async def test_case_se_08_a_hundred_thousand_tags_are_refused_with_the_limit(tmp
         assert len(str(caught.value)) < 4096
         assert "100" in str(caught.value)
         assert await names_of(served.client) == []
+
+
+async def test_case_se_08_no_more_runs_are_open_than_the_server_takes(tmp_path: Path):
+    """Whoever asks for one more is told the limit and when to try again, and nothing is stored of it."""
+    gate = asyncio.Event()
+    async with echoing(gate) as target, serving(tmp_path, most_open=12) as served:
+        client = served.client
+        await client.upload_dataset("d", [Item("i", "x", "x")])
+        asked = [client.start(experiment(target), request_id=f"r{number}") for number in range(60)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, CallFailed)]
+        started = [(number, run.id) for number, run in enumerate(answers) if not isinstance(run, BaseException)]
+        assert (len(started), len(refused)) == (12, 48)
+        assert {(each.reason, each.code) for each in refused} == {("TOO_MANY_RUNS", "RESOURCE_EXHAUSTED")}
+        assert "RUNNING: 12," in str(refused[0]) and "limits.runs" in str(refused[0])
+
+        inline = {**experiment(target), "name": "mine", "dataset": {"records": [{"id": "i", "input": "x"}]}}
+        with pytest.raises(CallFailed) as caught:
+            await client.start(inline)
+        assert caught.value.reason == "TOO_MANY_RUNS"
+        assert await names_of(client) == ["d"]  # nor are its items stored
+        assert len([run async for run in client.runs()]) == 12
+
+        again = await client.start(experiment(target), request_id=f"r{started[-1][0]}")
+        assert again.id == started[-1][1]  # what has its run is not refused
+        assert (await client.plan(inline)).trials == 1
+        await client.handle(again.id).cancel()
+        await again.wait()
+        mine = [client.start(inline, request_id="mine") for _ in range(5)]
+        assert len({run.id for run in await asyncio.gather(*mine)}) == 1  # one place is enough for one run
+        gate.set()
+        ended = [await client.handle(run.id).wait() for run in [each async for each in client.runs()]]
+        assert sorted(run.state.name for run in ended) == ["CANCELLED", *["COMPLETED"] * 12]
+        await (await client.start(experiment(target))).wait()

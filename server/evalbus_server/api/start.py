@@ -12,8 +12,9 @@ from evalbus.v1 import run_pb2
 from evalbus_server.api.rules import Allowed
 from evalbus_server.api.upload import MOST_ITEMS, stored
 from evalbus_server.errors import Conflict, Invalid, Reason, Unfit, Unreachable
+from evalbus_server.model.dataset import checked_name
 from evalbus_server.model.experiment import Experiment
-from evalbus_server.model.run import Run
+from evalbus_server.model.run import DatasetVersion, Run
 from evalbus_server.runner.plan import Plan
 from evalbus_server.runner.runs import Runs
 from evalbus_server.store import Store
@@ -76,10 +77,21 @@ class Starter:
             return await self._runs.start(experiment, request_id=asked.request_id)
         if not asked.items:
             raise Unfit(Reason.NOTHING_TO_RUN, "nothing to run: there is no item in the request", field="dataset")
-        async with self._storing:
-            dataset, _ = await stored(self._store, experiment.name, _batches(asked.items))
-        run = await self._runs.start(experiment.over(dataset.name, dataset.version), request_id=asked.request_id)
-        if run.dataset.digest != dataset.digest:
+        published: list[DatasetVersion] = []
+
+        async def publish() -> Experiment:
+            async with self._storing:
+                dataset, _ = await stored(self._store, experiment.name, _batches(asked.items or ()))
+            published.append(dataset)
+            return experiment.over(dataset.name, dataset.version)
+
+        named = experiment.over(
+            checked_name(experiment.name), 1
+        )  # whatever the version will be: a request may come again
+        run = await self._runs.start(named, request_id=asked.request_id, publish=publish)
+        if not published:
+            await publish()
+        if run.dataset.digest != published[0].digest:
             message = f"the request id {asked.request_id!r} was used for other items; take a new one"
             raise Conflict(Reason.REQUEST_ID_REUSED, message, field="request_id")
         return run

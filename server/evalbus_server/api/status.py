@@ -22,7 +22,12 @@ status into another one."""
 LONGEST_PATH = 200
 MOST_FAULTS = 8
 """Refused items that are listed."""
-AGAIN_AFTER = {Reason.SERVER_STOPPING: 1, Reason.DATABASE_LOCKED: 1, Reason.DATASET_BUSY: 5}
+AGAIN_AFTER = {
+    Reason.SERVER_STOPPING: 1,
+    Reason.DATABASE_LOCKED: 1,
+    Reason.DATASET_BUSY: 5,
+    Reason.TOO_MANY_RUNS: 10,
+}
 """Seconds after which a second try is worth it."""
 
 STATUS: dict[Reason, grpc.StatusCode] = {
@@ -52,6 +57,7 @@ STATUS: dict[Reason, grpc.StatusCode] = {
     Reason.RUN_INCOMPLETE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.NOT_KEPT: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.RUN_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.TOO_MANY_RUNS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.COMMAND_NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.PLUGIN_UNREACHABLE: grpc.StatusCode.UNAVAILABLE,

@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 
 _TROUBLE = frozenset(
     {Reason.PLUGIN_UNREACHABLE, Reason.PLUGIN_START_FAILED, Reason.SERVER_UNREACHABLE, Reason.SERVER_STOPPING}
-    | {Reason.INTERNAL}
+    | {Reason.TOO_MANY_RUNS, Reason.INTERNAL}
     | {reason for reason in Reason if reason.startswith("DATABASE_")}
 )
 """What a server says when it could not do something; for any other reason it would not."""

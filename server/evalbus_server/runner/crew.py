@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalbus import FailureOrigin, PluginInfo, ScorerInfo, TrialLimits
@@ -17,7 +17,7 @@ from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
 from evalbus._reduce import Reduction
-from evalbus_server.errors import Denied, Invalid, Reason
+from evalbus_server.errors import Denied, Invalid, Reason, Unfit
 from evalbus_server.model.bounds import Limits
 from evalbus_server.model.environment import resolve_env
 from evalbus_server.model.experiment import Experiment
@@ -104,6 +104,8 @@ class Crew:
         """What is asked of each scorer once the run is complete."""
         self.openings: list[Open] = []
         """With which each scorer's conversation was opened."""
+        self.resting = False
+        """Nobody is there: the run waits for its turn, or the plugins were only looked at."""
         self.budget = Budget(call.experiment.limits)
         self._purses: list[Purse] = []
         self._plugins: list[Reachable] = []
@@ -162,6 +164,31 @@ class Crew:
             await self.dismiss()
             raise
 
+    async def rest(self) -> None:
+        """Let go of the plugins while the run waits for its turn; what was learned of them stays."""
+        await self.dismiss()
+        self.target, self.scorers = None, []
+        self.resting = True
+
+    async def come_back(self) -> None:
+        """Reach the plugins again after a rest.
+
+        Raises:
+            Unfit: PLUGIN_CHANGED: one is another by now.
+            ServerError: as in `assemble`.
+        """
+        before = self.identities, self.keys
+        self.openings, self._purses, self.budget = [], [], Budget(self._call.experiment.limits)
+        await self.assemble()
+        self.resting = False
+        if (self.identities, self.keys) != before:
+            await self.rest()
+            raise Unfit(
+                Reason.PLUGIN_CHANGED,
+                "a plugin was changed while the run waited for its turn: resume it with --accept-changed, or start a new run",
+            )
+        self.change(self._call.experiment)
+
     async def dismiss(self) -> None:
         """Break off what is open, and let go of the plugins; launched processes end."""
         await asyncio.gather(*(exchange.close() for exchange in self._exchanges), return_exceptions=True)
@@ -180,6 +207,9 @@ class Crew:
     def change(self, experiment: Experiment) -> None:
         """Go on by the limits of an experiment that is the same in everything else."""
         session = self._call.session
+        self._call = replace(self._call, experiment=experiment)
+        if self.resting:
+            return
         self.budget.change(experiment.limits)
         if self.target is not None:
             self.target.change(_rules(experiment.limits, None, session))

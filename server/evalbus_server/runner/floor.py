@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
@@ -22,6 +23,8 @@ from evalbus_server.watch.bell import Bell
 
 AT_ONCE = 8
 """More runs than this wait their turn."""
+CHECKED_AT_ONCE = 16
+"""The plugins of so many runs are brought up at the same time, if only to be looked at: a process may be started for each."""
 PAGE = 1000
 
 Given = Mapping[str, Definition[Any, Any]]
@@ -77,8 +80,16 @@ class Holder:
 class Floor:
     """One store, and who works on it."""
 
-    def __init__(self, store: Store, means: Means, bell: Bell, clock: Callable[[], float] = time.time) -> None:
-        """*means* is what plugins are made with; *bell* is rung when something was stored of a run."""
+    def __init__(
+        self,
+        store: Store,
+        means: Means,
+        bell: Bell,
+        clock: Callable[[], float] = time.time,
+        most_open: int | None = None,
+    ) -> None:
+        """*means* is what plugins are made with; *bell* is rung when something was stored of a run; *most_open* runs may
+        be QUEUED or RUNNING at once, or any number (None)."""
         self.store = store
         self.means = means
         self.bell = bell
@@ -86,6 +97,9 @@ class Floor:
         self.working: dict[str, Working] = {}
         self.unstored = UnstoredEnds(store, bell)
         self.turns = asyncio.Semaphore(AT_ONCE)
+        self._checks = asyncio.Semaphore(CHECKED_AT_ONCE)
+        self._most_open = most_open
+        self._coming = 0
         self.resuming: set[str] = set()
         """Runs that a stopped server left behind, and that go on by themselves in a moment."""
         self.holders: dict[str, WeakSet[Holder]] = {}
@@ -95,6 +109,38 @@ class Floor:
     def lock(self, name: str) -> asyncio.Lock:
         """Held by whoever begins or deletes a run, under its id or the request id that it comes from."""
         return self._locks.setdefault(name, asyncio.Lock())
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among the open runs, held from before anything is done for a run until it is at work.
+
+        Raises:
+            Unfit: TOO_MANY_RUNS.
+        """
+        most = self._most_open
+        if most is not None and len(self.working) + self._coming >= most:
+            message = (
+                f"runs that are QUEUED or RUNNING: {most:,}, the most that this server takes (limits.runs of its "
+                f"configuration); try again when one is over, or cancel one (evalbus runs list --state queued)"
+            )
+            raise Unfit(Reason.TOO_MANY_RUNS, message)
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+
+    async def bring_together(self, crew: Crew, *, only_looked_at: bool = False) -> None:
+        """Assemble a crew, so that what it declares is known. It rests where its run has to wait for its turn, or where it
+        was *only_looked_at*.
+
+        Raises:
+            ServerError: a plugin hinders it, as in `Crew.assemble`.
+        """
+        async with self._checks:
+            await crew.assemble()
+            if only_looked_at or self.turns.locked():
+                await crew.rest()
 
     def hold(self, run_id: str, after: int) -> Holder:
         """A holder of a run who has taken everything up to an event."""

@@ -79,27 +79,24 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
     builtins = () if wishes is None else wishes.builtins(experiment, known)
     complete = experiment.with_builtins(builtins)
     crew = Crew(Call(complete, "validation", 1, count, given), floor.means)
-    await crew.assemble()
-    try:
-        shares = [use.sampling for use in complete.scorers]
-        tasks = round(count * sum(shares))
-        if wishes is not None:
-            assignment = wishes.assignment(crew.names, builtins, known)
-            tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
-        check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
-        return Plan(
-            count,
-            experiment.epochs.count,
-            tuple(crew.infos),
-            crew.keys,
-            experiment.target is not None,
-            tasks,
-            dataset,
-            tuple(first),
-            tuple(warnings_about(crew.keys, experiment.criteria)),
-        )
-    finally:
-        await crew.dismiss()
+    await floor.bring_together(crew, only_looked_at=True)
+    shares = [use.sampling for use in complete.scorers]
+    tasks = round(count * sum(shares))
+    if wishes is not None:
+        assignment = wishes.assignment(crew.names, builtins, known)
+        tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
+    check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
+    return Plan(
+        count,
+        experiment.epochs.count,
+        tuple(crew.infos),
+        crew.keys,
+        experiment.target is not None,
+        tasks,
+        dataset,
+        tuple(first),
+        tuple(warnings_about(crew.keys, experiment.criteria)),
+    )
 
 
 class _Taken:

@@ -17,7 +17,8 @@ async def rescore(floor: Floor, run_id: str, experiment: Experiment, request_id:
 
     async def make() -> Run:
         _check_source(floor, source)
-        return await create(floor, over, request_id, given, source.id)
+        with floor.place():
+            return await create(floor, over, request_id, given, source.id)
 
     return await once(floor, over, request_id, make, source.id)
 

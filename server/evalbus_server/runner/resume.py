@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import structlog
@@ -38,6 +39,8 @@ class Again:
     """Raises if it may not."""
     queue: Callable[[Run], None]
     """Stores that it is QUEUED."""
+    by_itself: bool = False
+    """Nobody asks for it, so nobody can be told that there is no place for it."""
 
 
 async def resume(floor: Floor, run_id: str, terms: Terms) -> Run:
@@ -76,7 +79,7 @@ async def resume_stopped(floor: Floor, run_ids: Iterable[str], terms: Terms) -> 
     async def go_on(run_id: str) -> None:
         try:
             async with places:
-                await begin_again(floor, run_id, Again(check, queue), terms)
+                await begin_again(floor, run_id, Again(check, queue, by_itself=True), terms)
         except ServerError as error:
             _log.warning("the run does not go on by itself", run=run_id, reason=error.reason, error=str(error))
         finally:
@@ -95,20 +98,26 @@ async def begin_again(floor: Floor, run_id: str, again: Again, terms: Terms) -> 
     async with floor.lock(run.id):
         run = floor.store.run(run.id)
         again.check(run)
-        experiment = terms.admit(in_force(run))
-        call = Call(experiment, run.id, run.session + 1, run.selection.items, terms.given)
-        crew = Crew(call, floor.means)
-        await crew.assemble()
-        try:
-            _check_same(run, crew, accept_changed=terms.accept_changed)
-            again.check(floor.store.run(run.id))  # reaching the plugins took time
-            again.queue(run)
-            run = floor.store.run(run.id)
-        except BaseException:
-            await crew.dismiss()
-            raise
-        go_to_work(floor, run, crew, experiment)
-        floor.bell.ring(run.id)
+        with nullcontext() if again.by_itself else floor.place():
+            return await _begin(floor, run, again, terms)
+
+
+async def _begin(floor: Floor, run: Run, again: Again, terms: Terms) -> Run:
+    call = Call(terms.admit(in_force(run)), run.id, run.session + 1, run.selection.items, terms.given)
+    crew = Crew(call, floor.means)
+    await floor.bring_together(crew)
+    try:
+        _check_same(run, crew, accept_changed=terms.accept_changed)
+        again.check(floor.store.run(run.id))  # reaching the plugins took time
+        again.queue(run)
+        run = floor.store.run(run.id)
+        experiment = in_force(run)  # and so its limits may be others by now
+        crew.change(experiment)
+    except BaseException:
+        await crew.dismiss()
+        raise
+    go_to_work(floor, run, crew, experiment)
+    floor.bell.ring(run.id)
     return run
 
 

@@ -25,7 +25,7 @@ from evalbus_server.runner.plan import Plan, plan
 from evalbus_server.runner.rescore import rescore
 from evalbus_server.runner.resume import Terms, resume, resume_stopped, take_up_stopped
 from evalbus_server.runner.retry import retry
-from evalbus_server.runner.start import start
+from evalbus_server.runner.start import Publish, start
 from evalbus_server.runner.summarise import summarise
 from evalbus_server.store import Store
 from evalbus_server.watch.bell import Bell
@@ -42,9 +42,10 @@ class Runs:
         bell: Bell,
         *,
         clock: Callable[[], float] = time.time,
+        most_open: int | None = None,
     ) -> None:
-        """*means* is what plugins are made with."""
-        self._floor = Floor(store, means, bell, clock)
+        """*means* is what plugins are made with; *most_open* runs may be QUEUED or RUNNING at once."""
+        self._floor = Floor(store, means, bell, clock, most_open)
 
     # --- beginning ----------------------------------------------------------------------------------------------
 
@@ -60,15 +61,24 @@ class Runs:
         """
         return await plan(self._floor, experiment, items, given or {})
 
-    async def start(self, experiment: Experiment, *, request_id: str = "", given: Given | None = None) -> Run:
+    async def start(
+        self,
+        experiment: Experiment,
+        *,
+        request_id: str = "",
+        given: Given | None = None,
+        publish: Publish | None = None,
+    ) -> Run:
         """Start a run over a stored dataset, and return once it is stored; the work goes on by itself.
 
-        The same *request_id* with the same experiment gives the same run.
+        The same *request_id* with the same experiment gives the same run. *publish* stores the dataset first; it is not
+        called when there is no place for the run, nor when the run is there already.
 
         Raises:
+            Unfit: TOO_MANY_RUNS: there is no place for it.
             ServerError: what hinders the run; no trial was asked.
         """
-        return await start(self._floor, experiment, request_id, given or {})
+        return await start(self._floor, experiment, request_id, given or {}, publish)
 
     async def rescore(
         self, run_id: str, experiment: Experiment, *, request_id: str = "", given: Given | None = None

@@ -47,7 +47,7 @@ async def _work(floor: Floor, working: Working) -> None:
     state, reason = RunState.INTERRUPTED, ""
     try:
         async with _turn(floor, working):
-            if working.ending is None:
+            if working.ending is None and await _all_there(working):
                 working.run = floor.store.begin_session(run_id)
                 if working.run.session > 1 and wants_metrics(working):
                     unmeasure(floor, working)
@@ -55,7 +55,9 @@ async def _work(floor: Floor, working: Working) -> None:
                 _log.info("run started", run=run_id, trials=working.run.counts.planned)
                 await _carry(floor, working)
             state, reason = _end_of(floor, working)
-            if state is RunState.COMPLETED and wants_metrics(working):
+            if state is RunState.COMPLETED and wants_metrics(working) and working.crew.resting:
+                unmeasure(floor, working)
+            elif state is RunState.COMPLETED and wants_metrics(working):
                 if reason or working.ending is RunState.ABORTED:  # nobody asked for an end of these numbers, so far
                     working.asked_to_end.clear()
                 await measure(floor, working)
@@ -73,7 +75,16 @@ async def _work(floor: Floor, working: Working) -> None:
 
 @asynccontextmanager
 async def _turn(floor: Floor, working: Working) -> AsyncIterator[None]:
-    """A turn of a run; one that is asked to end before it has one waits no longer, and has none."""
+    """A turn of a run; one that is asked to end before it has one waits no longer, and has none.
+
+    One that has to wait holds no plugins meanwhile.
+    """
+    if not floor.turns.locked():
+        async with floor.turns:  # at once
+            yield
+        return
+    if not working.crew.resting:
+        await working.crew.rest()
     turn = asyncio.ensure_future(floor.turns.acquire())
     asked = asyncio.ensure_future(working.asked_to_end.wait())
     try:
@@ -85,6 +96,28 @@ async def _turn(floor: Floor, working: Working) -> AsyncIterator[None]:
             floor.turns.release()
         else:
             turn.cancel()
+
+
+async def _all_there(working: Working) -> bool:
+    """Bring the plugins back if they rest; False if somebody ends the run meanwhile.
+
+    Raises:
+        ServerError: one of them hinders it by now.
+    """
+    if not working.crew.resting:
+        return True
+    coming = asyncio.ensure_future(working.crew.come_back())
+    asked = asyncio.ensure_future(working.asked_to_end.wait())
+    try:
+        await asyncio.wait({coming, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            return False
+        coming.result()
+        return working.ending is None
+    finally:
+        for each in (coming, asked):
+            each.cancel()
+        await asyncio.gather(coming, asked, return_exceptions=True)
 
 
 async def _carry(floor: Floor, working: Working) -> None:

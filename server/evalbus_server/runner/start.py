@@ -16,10 +16,21 @@ from evalbus_server.runner.other_runs import named_alike, named_in_full
 from evalbus_server.runner.plan import check_size, dataset_of, select
 from evalbus_server.runner.session import go_to_work
 
+Publish = Callable[[], Awaitable[Experiment]]
+"""Stores the dataset of an experiment; the same experiment over it."""
 
-async def start(floor: Floor, experiment: Experiment, request_id: str, given: Given) -> Run:
-    """Start a run over a stored dataset, or find the one that this request has started."""
-    return await once(floor, experiment, request_id, lambda: create(floor, experiment, request_id, given))
+
+async def start(
+    floor: Floor, experiment: Experiment, request_id: str, given: Given, publish: Publish | None = None
+) -> Run:
+    """Start a run over a stored dataset, which *publish* stores, or find the one that this request has started."""
+
+    async def make() -> Run:
+        with floor.place():
+            over = experiment if publish is None else await publish()
+            return await create(floor, over, request_id, given)
+
+    return await once(floor, experiment, request_id, make)
 
 
 async def once(
@@ -55,7 +66,7 @@ async def create(floor: Floor, experiment: Experiment, request_id: str, given: G
     run_id = new_run_id(floor.clock())
     complete = experiment.with_builtins(builtins)
     crew = Crew(Call(complete, run_id, 1, selection.items, given), floor.means)
-    await crew.assemble()
+    await floor.bring_together(crew)
     try:
         assignment = None if wishes is None else wishes.assignment(crew.names, builtins, known)
         if source and not crew.scorers:

@@ -20,7 +20,7 @@ commands:
   - [python, target.py]
   - {command: [node, tone.js], folder: scorers, env: [MODEL]}
 env: [JUDGE_KEY]
-limits: {concurrency: 64, grace: 30s}
+limits: {concurrency: 64, runs: 20, grace: 30s}
 """
 
 
@@ -43,7 +43,7 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         AllowedCommand(("node", "tone.js"), str(tmp_path / "scorers"), frozenset({"MODEL"})),
     )
     assert serving.allowed.environment == {"JUDGE_KEY"}
-    assert (serving.allowed.concurrency, serving.grace) == (64, 30.0)
+    assert (serving.allowed.concurrency, serving.most_open, serving.grace) == (64, 20, 30.0)
 
 
 def test_without_a_file_the_server_is_private_and_starts_no_command(tmp_path: Path) -> None:
@@ -52,6 +52,7 @@ def test_without_a_file_the_server_is_private_and_starts_no_command(tmp_path: Pa
     assert serving.listening.address == "127.0.0.1:50051"
     assert (serving.listening.tokens, serving.allowed.commands) == ((), ())
     assert serving.db == Path("evalbus.db")
+    assert serving.most_open == 1_000
 
 
 def test_the_token_may_come_from_the_environment(tmp_path: Path) -> None:

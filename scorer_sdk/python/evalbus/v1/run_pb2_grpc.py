@@ -132,6 +132,9 @@ class RunServiceServicer(object):
         * PERMISSION_DENIED: the server does not start this command for callers. Use one of its own.
         * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, start again.
         * ALREADY_EXISTS: the request id was used for another experiment. Take a new one.
+        * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS); nothing is stored, not even inline
+        items. Start it again after RetryInfo. A request that has its run already, and one with `validate_only`, are not
+        refused for that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,6 +200,7 @@ class RunServiceServicer(object):
         (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
         * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
         * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+        * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS). Resume it after RetryInfo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

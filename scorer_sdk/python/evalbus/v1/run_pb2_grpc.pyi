@@ -35,6 +35,9 @@ class RunServiceStub:
     * PERMISSION_DENIED: the server does not start this command for callers. Use one of its own.
     * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, start again.
     * ALREADY_EXISTS: the request id was used for another experiment. Take a new one.
+    * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS); nothing is stored, not even inline
+      items. Start it again after RetryInfo. A request that has its run already, and one with `validate_only`, are not
+      refused for that.
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_run_pb2.GetRunRequest, _run_pb2.GetRunResponse]
     """Returns one run as it is now.
@@ -80,6 +83,7 @@ class RunServiceStub:
       (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
     * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
     * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+    * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS). Resume it after RetryInfo.
     """
     RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]
     """Asks again what is ERRORED in a run that is over, and returns at once: the target where it failed, else the scorers
@@ -185,6 +189,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         * PERMISSION_DENIED: the server does not start this command for callers. Use one of its own.
         * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, start again.
         * ALREADY_EXISTS: the request id was used for another experiment. Take a new one.
+        * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS); nothing is stored, not even inline
+          items. Start it again after RetryInfo. A request that has its run already, and one with `validate_only`, are not
+          refused for that.
         """
 
     @_abc_1.abstractmethod
@@ -260,6 +267,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
           (PLUGIN_CHANGED): start a new run, or set `accept_changed`.
         * PERMISSION_DENIED: the server does not start a command of the run for callers. Resume it where it was started.
         * UNAVAILABLE: a plugin cannot be reached or started. Look at the message, resume again.
+        * RESOURCE_EXHAUSTED: as many runs are open as the server takes (TOO_MANY_RUNS). Resume it after RetryInfo.
         """
 
     @_abc_1.abstractmethod
