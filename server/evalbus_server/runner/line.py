@@ -2,8 +2,9 @@
 
     plan ──▶ target ──▶ log (outputs) ──▶ panel of scorers ──▶ judge ──▶ log (results)
 
-It alone knows the whole way. Lists move, not tasks. One window counts trials from admission to the commit of their
-output; the panel has its own from there to the scores. An output is committed before any scorer is asked about it.
+It alone knows the whole way. Lists move, not tasks. One window (`window.py`) counts trials from admission to the commit
+of their output; the panel has its own from there to the scores. An output is committed before any scorer is asked about
+it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ from evalbus_server.model.trial import (
     OutputRecord,
     ResultRecord,
     ScoreRecord,
-    StoredItem,
-    trial_id_of,
 )
 from evalbus_server.plugin.exchange import Exchange
 from evalbus_server.plugin.port import Flight
@@ -35,13 +34,8 @@ from evalbus_server.runner.assigning import Assigning
 from evalbus_server.runner.cache import Cache
 from evalbus_server.runner.limits import Watchdog
 from evalbus_server.runner.purged import PurgedTrials
+from evalbus_server.runner.window import CACHED_PAGE, OpenPage, Window
 from evalbus_server.scorer.panel import Panel, Purse, Seat
-
-PAGE = 256
-CACHED_PAGE = 32
-"""Items at once where outputs may be read along with them, which are larger."""
-LEAST_WINDOW = 2048
-WINDOW_BYTES = 64 * 1024 * 1024
 
 
 class Judge(Protocol):
@@ -76,8 +70,6 @@ class Log(Protocol):
 
 Earlier = Callable[[list[int]], dict[int, tuple[int, Usage | None]]]
 """(trial ids) -> attempts at the target that failed, and what all attempts consumed."""
-OpenPage = Callable[[int, int, int], tuple[list[StoredItem], int]]
-"""(epoch, after, limit) -> open items of the run by position, and the last position that was looked at."""
 
 
 @dataclass(slots=True)
@@ -90,11 +82,6 @@ class Progress:
     in_flight: int
     means: list[tuple[str, int, float | None]]
     """By score key: values in this session, and their mean."""
-
-
-def window_for(concurrency: int) -> int:
-    """How many trials may be on their way: more than this gains nothing."""
-    return max(4 * concurrency, LEAST_WINDOW)
 
 
 class Line:
@@ -112,29 +99,22 @@ class Line:
         """*answered* is how many trials need no answer of the target any more."""
         self.run = run
         self.counts = run.counts
-        self._open_page = open_page
         self._judge = judge
         self._watchdog = watchdog
         self._assigning = None if run.assignment is None else Assigning(run.assignment, run.score_keys)
-        self._window = LEAST_WINDOW
+        self._window = Window(run, open_page)
         self._answered = answered
         self.earlier: Earlier | None = None
         """What earlier sessions did about trials that are asked again."""
-        self.cache: Cache | None = None
-        """Spares the target what it has answered before."""
+        self._cache: Cache | None = None
         self.purged = PurgedTrials()
         """Those of items whose content is gone."""
         self._target: Exchange | None = None
         self._purse: Purse | None = None
         self._panel: Panel | None = None
         self._log: Log | None = None
-        self._open: dict[int, OpenTrial] = {}
-        self._in_line = 0
-        self._bytes = 0
         self._ns = [0] * len(run.score_keys)
         self._sums = [0.0] * len(run.score_keys)
-        self._room = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connect(self, target: Exchange | None, panel: Panel, log: Log, purse: Purse | None = None) -> None:
@@ -142,18 +122,22 @@ class Line:
         self._target = target
         self._purse = purse
         if target is not None:
-            self._window = window_for(target.concurrency)
+            self._window.widen(target.concurrency)
             target.sift_with(self._sift_trials)
         self._panel = panel
         for seat in panel.seats:
             seat.exchange.sift_with(partial(self._sift_tasks, seat))
         self._log = log
 
+    def remember(self, cache: Cache) -> None:
+        """Spare the target what it has answered before."""
+        self._cache = cache
+        self._window.page = CACHED_PAGE
+
     def widen(self) -> None:
         """The target may take more trials, or fewer, than before."""
         if self._target is not None:
-            self._window = window_for(self._target.concurrency)
-        self._room.set()
+            self._window.widen(self._target.concurrency)
 
     # --- the way ------------------------------------------------------------------------------------------------
 
@@ -169,7 +153,7 @@ class Line:
                 guard = belt.create_task(self._fail_on_trouble())
                 scorers = [belt.create_task(seat.exchange.run()) for seat in self._panel.seats]
                 target = None if self._target is None else belt.create_task(self._target.run())
-                await self._admit()
+                await self._window.admit(self._panel.room, self._let_in)
                 if self._target is not None and target is not None:
                     self._target.finish()
                     await target
@@ -185,54 +169,27 @@ class Line:
         finally:
             if not self.broken:
                 await self._log.flush()  # also when a plugin is lost for good: what it answered before then counts
-                if self.cache is not None:
-                    self.cache.write_down()
+                if self._cache is not None:
+                    self._cache.write_down()
 
     async def _fail_on_trouble(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await self._trouble
 
-    async def _admit(self) -> None:
-        """Let open trials in, page by page and epoch by epoch, as the window allows."""
-        assert self._panel is not None
-        size = PAGE if self.cache is None else CACHED_PAGE
-        for epoch in range(1, self.run.epochs + 1):
-            after = -1
-            while after < self.run.selection.last and not self._stopping.is_set():
-                while self._in_line + PAGE > self._window or self._bytes > WINDOW_BYTES:
-                    self._room.clear()
-                    if not await self._room_or_stop():
-                        return
-                await self._panel.room(self._in_line + PAGE)
-                page, after = self._open_page(epoch, after, size)
-                if page:
-                    self._let_in(page, epoch)
-                await asyncio.sleep(0)
-
-    async def _room_or_stop(self) -> bool:
-        await self._room.wait()
-        return not self._stopping.is_set()
-
-    def _let_in(self, page: list[StoredItem], epoch: int) -> None:
-        self._in_line += len(page)
-        opened = self._open
-        trials = []
-        for stored in page:
-            trial = OpenTrial(trial_id_of(stored.position, epoch), stored)
-            opened[trial.trial_id] = trial
-            trials.append(trial)
-            self._bytes += stored.size
+    def _let_in(self, trials: list[OpenTrial]) -> None:
+        """Send trials that were let in on their way."""
         if self.earlier is not None:
-            for trial_id, (attempts, usage) in self.earlier([trial.trial_id for trial in trials]).items():
-                opened[trial_id].attempts, opened[trial_id].usage = attempts, usage
+            came = {trial.trial_id: trial for trial in trials}
+            for trial_id, (attempts, usage) in self.earlier(list(came)).items():
+                came[trial_id].attempts, came[trial_id].usage = attempts, usage
         if self._assigning is not None:
             trials = self._assign(trials, self._assigning)
         trials, gone = self.purged.split(trials)
         if gone:
             self._end_purged(gone)
             self._answered += len(gone)
-        if self.cache is not None:
-            trials = self._take_cached(trials, self.cache)
+        if self._cache is not None:
+            trials = self._take_cached(trials, self._cache)
         if self._target is not None:
             self._target.offer([Flight(trial) for trial in trials])
         else:
@@ -309,7 +266,7 @@ class Line:
                 missing.append(trial)
                 continue
             trial.output = answer.output
-            self._bytes += answer.size
+            self._window.grow(answer.size)
             outputs.append(OutputRecord(trial.trial_id, answer.output, CACHED, trial.attempts, None))
             if self._judged_by_nobody(trial):
                 results.append(self._result(trial, None))
@@ -419,26 +376,10 @@ class Line:
     def committed(self, changes: Changes, committed: Committed) -> None:
         """A commit was made: make room, and let the scorers see the outputs that it stored."""
         assert self._panel is not None
-        opened = self._open
-        left = 0
-        stored: list[OpenTrial] = []
-        for record in changes.outputs:
-            trial = opened.pop(record.trial_id, None)
-            if trial is not None:
-                left += 1
-                self._bytes -= trial.size
-                stored.append(trial)
-        for result in changes.results:
-            trial = opened.pop(result.trial_id, None)
-            if trial is not None:
-                left += 1
-                self._bytes -= trial.size
-        if self.cache is not None:
-            self._bytes -= self.cache.committed(changes)
-        self._in_line -= left
+        stored = self._window.leave(changes)
+        if self._cache is not None:
+            self._window.grow(-self._cache.committed(changes))
         self.counts = committed.counts
-        if left:
-            self._room.set()
         if changes.scores or changes.results:
             self._panel.stored(changes.scores, changes.results)
         if stored and self._panel.seats:
@@ -448,7 +389,7 @@ class Line:
 
     def failed(self, trouble: ServerError) -> None:
         """The store gave up: nothing more is asked, and `carry` raises."""
-        self._stop_admitting()
+        self._window.stop()
         if not self._trouble.done():
             self._trouble.set_exception(trouble)
 
@@ -457,7 +398,7 @@ class Line:
     def stop(self) -> None:
         """Let nothing more in and ask nothing more; what is in flight may finish."""
         assert self._panel is not None
-        self._stop_admitting()
+        self._window.stop()
         if self._target is not None:
             self._target.stop()
         self._panel.stop()
@@ -465,7 +406,7 @@ class Line:
     def cancel(self) -> None:
         """Stop, and cancel what is in flight."""
         assert self._panel is not None
-        self._stop_admitting()
+        self._window.stop()
         if self._target is not None:
             self._target.cancel()
         self._panel.cancel()
@@ -474,10 +415,6 @@ class Line:
     def broken(self) -> bool:
         """Whether the store gave up."""
         return self._trouble.done() and not self._trouble.cancelled()  # cancelled: the line has ended in order
-
-    def _stop_admitting(self) -> None:
-        self._stopping.set()
-        self._room.set()
 
     # --- for display --------------------------------------------------------------------------------------------
 

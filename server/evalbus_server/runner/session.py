@@ -24,10 +24,11 @@ from evalbus_server.runner.end import RETRY_CANCELLED, RETRY_ENDED, end
 from evalbus_server.runner.floor import PAGE, Floor, Working
 from evalbus_server.runner.keep import take_out
 from evalbus_server.runner.limits import Watchdog
-from evalbus_server.runner.line import Line, window_for
+from evalbus_server.runner.line import Line
 from evalbus_server.runner.measure import measure, unmeasure, wants_metrics
 from evalbus_server.runner.summarise import summarise
 from evalbus_server.runner.unstored import End
+from evalbus_server.runner.window import window_for
 from evalbus_server.scorer.panel import Panel, Seat, Unscored
 from evalbus_server.store import RunLog, Store
 
@@ -141,7 +142,8 @@ async def _carry(floor: Floor, working: Working) -> None:
         watchdog=watchdog,
         answered=answered,
     )
-    line.cache = await _cache_of(floor, working)
+    if (cache := await _cache_of(floor, working)) is not None:
+        line.remember(cache)
     if store.has_failed_attempts(run):
         line.earlier = lambda trial_ids: store.earlier(run, trial_ids)
     line.purged.positions = partial(store.purged, run.id)
