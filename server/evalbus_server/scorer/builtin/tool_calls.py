@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from evalbus import Score, ScoreTask, SettingsInvalid, scorer
 from evalbus_server.scorer.builtin._calls import (
-    COMPARE,
     Step,
     arguments_of,
     calls_of,
@@ -16,6 +15,7 @@ from evalbus_server.scorer.builtin._calls import (
     steps_setting,
 )
 from evalbus_server.scorer.builtin._compared import FULL, NO_EXPECTED, THREADS, quoted, setting, unjudged
+from evalbus_server.scorer.builtin._pairing import MOST_PAIRS, TooManyPairs, in_any_order
 
 EXPECTED = ("expected",)
 _NAMED = 10
@@ -215,23 +215,18 @@ def tool_arguments(task: ScoreTask, settings: ToolArgumentsSettings, state: list
         if not wanted:
             return NO_EXPECTED
     made = [Step(call.name, arguments_of(call)) for call in calls_of(task.output)]
-    return max((_made(made, each, settings.compare) for each in wanted), key=lambda score: score.value or 0.0)
+    work = MOST_PAIRS // len(wanted)
+    try:
+        return max((_made(made, each, settings.compare, work) for each in wanted), key=lambda score: score.value or 0.0)
+    except TooManyPairs as error:
+        return error.score()
 
 
-def _made(made: Sequence[Step], wanted: Sequence[Step], compare: str) -> Score:
+def _made(made: Sequence[Step], wanted: Sequence[Step], compare: str, work: int) -> Score:
     if not wanted:
         return FULL if not made else Score.scored(0.0, told([step.name for step in made]))
-    alike = COMPARE[compare]
-    left = list(made)
-    missing = []
-    # Those that take any arguments come last, so that they take no call that another one needs.
-    for step in sorted(wanted, key=lambda step: step.arguments is None):
-        for place, call in enumerate(left):
-            if call.name == step.name and (step.arguments is None or alike(call.arguments, step.arguments)):
-                del left[place]
-                break
-        else:
-            missing.append(step.name)
+    found = in_any_order(made, wanted, compare, work)
+    missing = [step.name for step, match in zip(wanted, found, strict=True) if match is None]
     if not missing:
         return FULL
     return Score.scored(1 - len(missing) / len(wanted), f"not called so: {', '.join(missing[:_NAMED])}"[:500])

@@ -29,6 +29,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting_list,
     unjudged,
 )
+from evalbus_server.scorer.builtin._pairing import MOST_PAIRS, TooManyPairs, in_any_order, in_order
 
 MOST_STEPS = 10_000
 """More steps than this are not compared."""
@@ -88,11 +89,15 @@ def trajectory(task: ScoreTask, settings: TrajectorySettings, state: list[Step] 
     taken = READ[settings.read](task.output)
     if max(len(taken), *map(len, wanted)) > MOST_STEPS:
         return unjudged("TOO_MANY_STEPS", f"more than {MOST_STEPS:,} steps are not compared")
-    return max((_compared(taken, each, settings) for each in wanted), key=lambda score: score.value or 0.0)
+    work = MOST_PAIRS // len(wanted)
+    try:
+        return max((_compared(taken, each, settings, work) for each in wanted), key=lambda score: score.value or 0.0)
+    except TooManyPairs as error:
+        return error.score()
 
 
-def _compared(taken: Sequence[Step], wanted: Sequence[Step], settings: TrajectorySettings) -> Score:
-    value, missing = _share(taken, wanted, settings)
+def _compared(taken: Sequence[Step], wanted: Sequence[Step], settings: TrajectorySettings, work: int) -> Score:
+    value, missing = _share(taken, wanted, settings, work)
     told = f"missing: {', '.join(missing[:_NAMED])}"[:500] if missing else ""
     if settings.repeats == "penalized":
         counts = Counter(step.name for step in wanted)
@@ -102,17 +107,19 @@ def _compared(taken: Sequence[Step], wanted: Sequence[Step], settings: Trajector
     return Score.scored(value, told)
 
 
-def _share(taken: Sequence[Step], wanted: Sequence[Step], settings: TrajectorySettings) -> tuple[float, list[str]]:
+def _share(
+    taken: Sequence[Step], wanted: Sequence[Step], settings: TrajectorySettings, work: int
+) -> tuple[float, list[str]]:
     """The share of the steps wanted that were taken, and the names of the others."""
     if not wanted:
         extra = settings.order == "strict" and len(taken) > 0
         return (0.0 if extra else 1.0), []
-    found = _FIND[settings.order](taken, wanted, COMPARE[settings.compare])
+    found = _FIND[settings.order](taken, wanted, settings.compare, work)
     missing = [step.name for step, match in zip(wanted, found, strict=True) if match is None]
     total = max(len(wanted), len(taken)) if settings.order == "strict" else len(wanted)
     value = (len(wanted) - len(missing)) / total
     inside = [
-        _share(match.steps, step.steps, settings)
+        _share(match.steps, step.steps, settings, work)
         for step, match in zip(wanted, found, strict=True)
         if match is not None and step.steps
     ]
@@ -122,50 +129,18 @@ def _share(taken: Sequence[Step], wanted: Sequence[Step], settings: TrajectorySe
     return value, missing
 
 
-def _alike(step: Step, wanted: Step, compare: Callable[[Any, Any], bool]) -> bool:
-    return step.name == wanted.name and (wanted.arguments is None or compare(step.arguments, wanted.arguments))
-
-
-def _find_strictly(
-    taken: Sequence[Step], wanted: Sequence[Step], compare: Callable[[Any, Any], bool]
-) -> list[Step | None]:
-    return [
-        taken[place] if place < len(taken) and _alike(taken[place], step, compare) else None
-        for place, step in enumerate(wanted)
-    ]
-
-
-def _find_in_order(
-    taken: Sequence[Step], wanted: Sequence[Step], compare: Callable[[Any, Any], bool]
-) -> list[Step | None]:
-    start = 0
+def _place_by_place(taken: Sequence[Step], wanted: Sequence[Step], compare: str, work: int) -> list[Step | None]:
+    alike = COMPARE[compare]
     found: list[Step | None] = []
-    names = {step.name for step in taken}
-    for step in wanted:
-        places = range(start, len(taken)) if step.name in names else ()
-        place = next((place for place in places if _alike(taken[place], step, compare)), None)
-        found.append(None if place is None else taken[place])
-        start = start if place is None else place + 1
+    for place, step in enumerate(wanted):
+        match = taken[place] if place < len(taken) and taken[place].name == step.name else None
+        if match is not None and step.arguments is not None and not alike(match.arguments, step.arguments):
+            match = None
+        found.append(match)
     return found
 
 
-def _find_anywhere(
-    taken: Sequence[Step], wanted: Sequence[Step], compare: Callable[[Any, Any], bool]
-) -> list[Step | None]:
-    left: dict[str, list[Step]] = {}
-    for step in taken:
-        left.setdefault(step.name, []).append(step)
-    found: dict[int, Step] = {}
-    # Those that take any arguments come last, so that they take no step that another one needs.
-    for place, step in sorted(enumerate(wanted), key=lambda each: each[1].arguments is None):
-        for number, match in enumerate(left.get(step.name, ())):
-            if _alike(match, step, compare):
-                found[place] = left[step.name].pop(number)
-                break
-    return [found.get(place) for place in range(len(wanted))]
-
-
-_FIND = {"strict": _find_strictly, "relaxed": _find_in_order, "unordered": _find_anywhere}
+_FIND = {"strict": _place_by_place, "relaxed": in_order, "unordered": in_any_order}
 
 
 # --- what it cost -----------------------------------------------------------------------------------------------
