@@ -18,7 +18,7 @@ from evalbus_server.cli.report import console, print_json
 from evalbus_server.embed import RunReport, TrialResult, run_async
 from evalbus_server.errors import Invalid, Reason
 from evalbus_server.model.run import Outcome
-from evalbus_server.wire.jsonform import item_document, output_document
+from evalbus_server.wire.contentform import item_document, output_document
 
 UNLESS_SAID = Output("Hello")
 """What a scorer is given to judge."""

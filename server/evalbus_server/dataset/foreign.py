@@ -90,7 +90,7 @@ def results(cells: Cells) -> Cells:
     if item is not None:
         first = epoch is None or epoch.text == "1"
         made["id"] = item if first or epoch is None else Value(f"{item.text}#{epoch.text}")
-    for field in ("input", "expected"):
+    for field in ("input", "expected", "metadata", "tags"):
         if field in cells:
             made[field] = cells[field]
     spoken = {
@@ -100,6 +100,9 @@ def results(cells: Cells) -> Cells:
             ("answer", "answer"),
             ("messages", "messages"),
             ("tool_calls", "tool_calls"),
+            ("spans", "spans"),
+            ("timing", "timing"),
+            ("metadata", "output_metadata"),
             ("trace_ids", "trace_ids"),
         )
         if name in cells

@@ -19,7 +19,7 @@ from evalbus_server.model.dataset_use import DatasetUse
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.plugin_use import MetricUse, PluginUse, ScorerUse
 from evalbus_server.model.written import ErrorLimit, format_duration
-from evalbus_server.wire.jsonform import item_document
+from evalbus_server.wire.contentform import item_document
 
 MOST_INLINE = 1000
 """Items that may stand in an experiment itself …"""

@@ -6,21 +6,28 @@ value of its own. JSON values stand there as they are; integers keep every digit
 
 from __future__ import annotations
 
-import base64
 import json
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
 
-from evalbus import Failure, Item, Message, Output, ToolCall, ToolMock, ToolMockFault, ToolMockReport, Usage, Value
+from evalbus import Failure, Output, ScoreStep
 from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.event import ContentPurged, Event, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
 from evalbus_server.model.trial import StoredResult, StoredScore, epoch_of, position_of
+from evalbus_server.wire.contentform import (
+    Document,
+    message_document,
+    put,
+    span_document,
+    timing_document,
+    tool_call_document,
+    tool_mock_report_document,
+    usage_document,
+    value_data,
+)
 from evalbus_server.wire.settings import settings_document
-
-Document: TypeAlias = dict[str, Any]
 
 # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +183,11 @@ def result_document(result: StoredResult, run: Run) -> Document:
         "outcome": result.outcome.name,
         "input": value_data(result.item.input),
     }
-    _put(document, "expected", result.item.expected)
+    put(document, "expected", result.item.expected)
+    if result.item.metadata_json:
+        document["metadata"] = result.item.metadata
+    if result.item.tags:
+        document["tags"] = list(result.item.tags)
     if result.output is not None:
         document |= _answer_parts(result.output)
     if result.usage is not None:
@@ -199,12 +210,18 @@ def result_document(result: StoredResult, run: Run) -> Document:
 
 def _answer_parts(output: Output) -> Document:
     document: Document = {}
-    _put(document, "output", output.content)
-    _put(document, "answer", output.answer)
+    put(document, "output", output.content)
+    put(document, "answer", output.answer)
     if output.messages:
         document["messages"] = [message_document(message) for message in output.messages]
     if output.tool_calls:
         document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
+    if output.spans:
+        document["spans"] = [span_document(span) for span in output.spans]
+    if output.metadata_json:
+        document["output_metadata"] = output.metadata
+    if output.timing is not None:
+        document["timing"] = timing_document(output.timing)
     if output.tool_mocks is not None:
         document["tool_mocks"] = tool_mock_report_document(output.tool_mocks)
     return document
@@ -221,11 +238,25 @@ def score_document(stored: StoredScore, key: ScoreKey) -> Document:
         "threshold": key.threshold,
         "passed": stored.passed,
     }
-    _put(document, "answer", score.answer)
+    put(document, "answer", score.answer)
     if score.failure is not None:
         document["failure"] = failure_document(score.failure)
     if score.metadata_json:
         document["metadata"] = score.metadata
+    if score.steps:
+        document["steps"] = [_step_document(step) for step in score.steps]
+    if score.usage is not None:
+        document["usage"] = usage_document(score.usage)
+    if score.trace_ids:
+        document["trace_ids"] = list(score.trace_ids)
+    return document
+
+
+def _step_document(step: ScoreStep) -> Document:
+    document: Document = {"name": step.name}
+    put(document, "result", step.result)
+    if step.duration is not None:
+        document["duration"] = step.duration
     return document
 
 
@@ -242,20 +273,6 @@ def failure_document(failure: Failure) -> Document:
     if failure.details_json:
         document["details"] = failure.details
     return document
-
-
-def usage_document(usage: Usage) -> Document:
-    """What was consumed. A cost of null is unknown, which is not zero."""
-    cost = usage.cost
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "calls": usage.calls,
-        "cost": None
-        if cost is None
-        else {"amount": cost.micros / 1_000_000, "micros": cost.micros, "currency": cost.currency},
-    }
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -285,141 +302,3 @@ def event_document(event: Event) -> Document:
 
 def _trial_document(trial_id: int) -> Document:
     return {"trial": trial_id, "position": position_of(trial_id), "epoch": epoch_of(trial_id)}
-
-
-# --- content ----------------------------------------------------------------------------------------------------
-
-
-def value_data(value: Value) -> Any:
-    """A value as JSON has it: a text, the document itself, or for bytes an object of media type and base64."""
-    if value.kind == "blob" and isinstance(value.body, bytes):
-        return {"media_type": value.media_type, "base64": base64.b64encode(value.body).decode()}
-    return value.data
-
-
-def _put(document: Document, key: str, value: Value | None) -> None:
-    if value is not None:
-        document[key] = value_data(value)
-
-
-def message_document(message: Message) -> Document:
-    """A message of a conversation; its content is one part, or a list of parts."""
-    document: Document = {"role": message.role}
-    if message.name:
-        document["name"] = message.name
-    if message.content:
-        parts = [value_data(part) for part in message.content]
-        # One part that is itself a list is written as a list of one part.
-        document["content"] = parts if len(parts) > 1 or isinstance(parts[0], list) else parts[0]
-    if message.tool_calls:
-        document["tool_calls"] = [tool_call_document(call) for call in message.tool_calls]
-    if message.tool_call_id:
-        document["tool_call_id"] = message.tool_call_id
-    if message.metadata_json:
-        document["metadata"] = message.metadata
-    return document
-
-
-def tool_call_document(call: ToolCall) -> Document:
-    """A call of a tool, with its times in seconds."""
-    document: Document = {"id": call.id} if call.id else {}
-    document["name"] = call.name
-    if call.arguments_json:
-        document["arguments"] = call.arguments
-    _put(document, "result", call.result)
-    if call.error:
-        document["error"] = call.error
-    if call.started_at is not None:
-        document["started_at"] = call.started_at
-    if call.duration is not None:
-        document["duration"] = call.duration
-    return document
-
-
-def item_document(item: Item) -> Document:
-    """An item as a dataset file has it."""
-    document: Document = {"id": item.id, "input": value_data(item.input)}
-    _put(document, "expected", item.expected)
-    if item.metadata_json:
-        document["metadata"] = item.metadata
-    for field in ("tags", "choices"):
-        if getattr(item, field):
-            document[field] = list(getattr(item, field))
-    if item.messages:
-        document["messages"] = [message_document(message) for message in item.messages]
-    if item.tool_mocks:
-        document["tool_mocks"] = [_tool_mock_document(mock) for mock in item.tool_mocks]
-    if item.scorers is not None:
-        document["scorers"] = list(item.scorers)
-    if item.output is not None:
-        document["output"] = output_document(item.output)
-    return document
-
-
-def _tool_mock_document(mock: ToolMock) -> Document:
-    document: Document = {"tool": mock.tool}
-    if mock.arguments_json is not None:
-        document["arguments"] = Value(mock.arguments_json, "json").data
-    _put(document, "output", mock.output)
-    if mock.error:
-        document["error"] = mock.error
-    return document
-
-
-def tool_mock_report_document(report: ToolMockReport) -> Document:
-    """How the tool mocks of an item were used: counts, and the calls that no mock fitted."""
-    return {
-        "used": report.used,
-        "unused": report.unused,
-        "faults": [_fault_document(fault) for fault in report.faults],
-    }
-
-
-def _fault_document(fault: ToolMockFault) -> Document:
-    document: Document = {"tool": fault.tool, "kind": fault.kind.name}
-    if fault.arguments_json:
-        document["arguments"] = Value(fault.arguments_json, "json").data
-    return document
-
-
-def output_document(output: Output) -> Document:
-    """An output, whole: an object with the keys of outputs, of which the empty ones are left out."""
-    document: Document = {}
-    _put(document, "content", output.content)
-    _put(document, "answer", output.answer)
-    if output.messages:
-        document["messages"] = [message_document(message) for message in output.messages]
-    if output.tool_calls:
-        document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
-    if output.spans:
-        document["spans"] = [
-            _without_empty(
-                {
-                    "id": span.id,
-                    "name": span.name,
-                    "parent_id": span.parent_id,
-                    "kind": span.kind,
-                    "started_at": span.started_at,
-                    "duration": span.duration,
-                    "attributes": span.attributes,
-                }
-            )
-            for span in output.spans
-        ]
-    if output.usage is not None:
-        document["usage"] = usage_document(output.usage)
-        if output.usage.cost is not None:
-            del document["usage"]["cost"]["amount"]
-    if output.trace_ids:
-        document["trace_ids"] = list(output.trace_ids)
-    if output.metadata_json:
-        document["metadata"] = output.metadata
-    if output.timing is not None:
-        document["timing"] = _without_empty({"total": output.timing.total, "first_token": output.timing.first_token})
-    if output.tool_mocks is not None:
-        document["tool_mocks"] = tool_mock_report_document(output.tool_mocks)
-    return document
-
-
-def _without_empty(document: Document) -> Document:
-    return {key: value for key, value in document.items() if value is not None and value not in ("", {})}

@@ -9,6 +9,8 @@ from evalbus import (
     Message,
     Money,
     Output,
+    Score,
+    ScoreStep,
     Span,
     Timing,
     ToolCall,
@@ -22,16 +24,14 @@ from evalbus import (
 from evalbus_server.dataset.read import inline
 from evalbus_server.model.event import Event, StateChanged, TrialsEnded
 from evalbus_server.model.run import Counts, Outcome, RunState, Verdict
-from evalbus_server.model.trial import trial_id_of
+from evalbus_server.model.trial import StoredScore, trial_id_of
+from evalbus_server.wire.contentform import item_document, message_document, value_data
 from evalbus_server.wire.jsonform import (
     dataset_document,
     event_document,
-    item_document,
-    message_document,
     result_document,
     run_document,
     summary_document,
-    value_data,
 )
 from tests.unit.server.wire.samples import ERRORED, RESULT, RUN, SUMMARY
 
@@ -171,6 +171,27 @@ def test_a_result_leaves_out_content_that_is_absent_and_keeps_null():
         "trace_ids": ["t1"],
     }
     assert '{"n": 1180591620717411303424}' in json.dumps(document)
+
+
+def test_a_result_has_all_that_was_told_of_the_output_and_of_its_scores():
+    said = Output(
+        "out",
+        spans=[Span("s", "n", attributes={"a": 1})],
+        metadata={"seed": 7},
+        timing=Timing(1.5, 0.25),
+    )
+    steps = [ScoreStep("split", Value.of(["a"]), 0.5), ScoreStep("explain")]
+    judged = Score.scored(1, usage=Usage(5), steps=steps, trace_ids=["t2"], metadata={"m": None})
+    item = Item("a1", "in", metadata={"topic": "tea"}, tags=["small"])
+    document = result_document(RESULT._replace(item=item, output=said, scores={0: StoredScore(judged, True)}), RUN)
+
+    assert (document["metadata"], document["tags"]) == ({"topic": "tea"}, ["small"])
+    assert document["spans"] == [{"id": "s", "name": "n", "attributes": {"a": 1}}]
+    assert document["output_metadata"] == {"seed": 7}
+    assert document["timing"] == {"total": 1.5, "first_token": 0.25}
+    score = document["scores"]["exact_match"]
+    assert score["steps"] == [{"name": "split", "result": ["a"], "duration": 0.5}, {"name": "explain"}]
+    assert (score["usage"]["input_tokens"], score["trace_ids"], score["metadata"]) == (5, ["t2"], {"m": None})
 
 
 def test_a_result_that_errored_says_why():
