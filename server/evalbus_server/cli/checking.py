@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
@@ -24,7 +24,7 @@ UNLESS_SAID = Output("Hello")
 """What a scorer is given to judge."""
 
 
-def check(sought: Sought, settings: str, texts: Texts, *, as_json: bool) -> int:
+def check(sought: Sought, settings: str, mapped: Mapping[str, str], texts: Texts, *, as_json: bool) -> int:
     """Ask a plugin one trial, as a run would: with its settings, its limits, over its own connection.
 
     Raises:
@@ -33,7 +33,8 @@ def check(sought: Sought, settings: str, texts: Texts, *, as_json: bool) -> int:
     """
     logs.set_up("warning")
     chosen = json_object(settings, "--settings", Reason.SETTINGS_INVALID)
-    info, report = asyncio.run(_try(sought, chosen, item_of(texts, "check"), output_of(texts)))
+    entry = sought.entry | ({"map": dict(mapped)} if mapped else {})
+    info, report = asyncio.run(_try(sought, entry, chosen, item_of(texts, "check"), output_of(texts)))
     result = next(report.results(), None)
     if as_json:
         print_json({"plugin": info_document(info), "trial": None if result is None else _trial_document(result)})
@@ -50,7 +51,7 @@ def check(sought: Sought, settings: str, texts: Texts, *, as_json: bool) -> int:
 
 
 async def _try(
-    sought: Sought, settings: dict[str, Any], item: Item, output: Output | None
+    sought: Sought, entry: dict[str, Any], settings: dict[str, Any], item: Item, output: Output | None
 ) -> tuple[PluginInfo, RunReport]:
     infos = await reach(sought)
     if len(infos) > 1:
@@ -60,7 +61,7 @@ async def _try(
         message = f"{infos[0].name} is a target: it is given no output; leave --output and the like out"
         raise Invalid(Reason.REQUEST_INVALID, message)
     given = None if kind == "target" else output or UNLESS_SAID
-    return infos[0], await ask(sought.entry, kind, settings, item, given)
+    return infos[0], await ask(entry, kind, settings, item, given)
 
 
 async def ask(

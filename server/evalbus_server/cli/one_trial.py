@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -99,6 +100,23 @@ def output_of(texts: Texts) -> Output | None:
         return None
     found = Value("") if content is None else content
     return Output(found, tool_calls=calls, spans=spans, usage=usage, timing=timing)
+
+
+def mapping(maps: Sequence[str]) -> dict[str, str]:
+    """The paths of inputs by name, as `map` of an experiment has them.
+
+    Raises:
+        Invalid: one is not written so.
+    """
+    found = {}
+    for each in maps:
+        name, equals, path = each.partition("=")
+        if not (equals and name.strip() and path.strip()):
+            raise Invalid(
+                Reason.REQUEST_INVALID, f"--map: {each!r} is not INPUT=PATH, as in context=item.metadata.passages"
+            )
+        found[name.strip()] = path.strip()
+    return found
 
 
 def _usage(text: str) -> Usage | None:

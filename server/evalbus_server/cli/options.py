@@ -63,6 +63,12 @@ OutputTiming: TypeAlias = Annotated[
     str,
     typer.Option("--timing", metavar="JSON", help='How long it took, in seconds: {"total": 1.5, "first_token": 0.2}.'),
 ]
+Maps: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map", metavar="INPUT=PATH", help="Where an input of the scorer is, as in an experiment. Repeatable."
+    ),
+]
 PluginSettings: TypeAlias = Annotated[str, typer.Option("--settings", metavar="JSON", help="Its settings.")]
 
 Tags: TypeAlias = Annotated[list[str] | None, typer.Option("--tag", metavar="T", help="Add a tag. Repeatable.")]

@@ -12,6 +12,7 @@ from evalbus_server.cli.options import (
     ItemExpectedJson,
     ItemMetadata,
     Json,
+    Maps,
     OutputCalls,
     OutputJson,
     OutputSpans,
@@ -70,6 +71,7 @@ def check(  # noqa: PLR0913  # each is an option
     spans: OutputSpans = "[]",
     usage: OutputUsage = "{}",
     timing: OutputTiming = "{}",
+    maps: Maps = None,
     as_json: Json = False,
 ) -> int:
     """Open a conversation with a plugin and ask it one trial.
@@ -81,4 +83,4 @@ def check(  # noqa: PLR0913  # each is an option
     sought = describing.sought(describing.Way(command, address, use), plugin, target=target, scorer=scorer)
     more = one_trial.More(calls, spans, usage, timing)
     texts = one_trial.Texts(input, output, output_json, expected, expected_json, metadata, choices, more)
-    return checking.check(sought, settings, texts, as_json=as_json)
+    return checking.check(sought, settings, one_trial.mapping(maps or []), texts, as_json=as_json)

@@ -12,6 +12,7 @@ from evalbus_server.cli.options import (
     ItemExpectedJson,
     ItemMetadata,
     Json,
+    Maps,
     OutputCalls,
     OutputJson,
     OutputSpans,
@@ -56,6 +57,7 @@ def try_scorer(  # noqa: PLR0913  # each is an option
     spans: OutputSpans = "[]",
     usage: OutputUsage = "{}",
     timing: OutputTiming = "{}",
+    maps: Maps = None,
     as_json: Json = False,
 ) -> None:
     """Judge one output with a scorer, without a run.
@@ -66,4 +68,4 @@ def try_scorer(  # noqa: PLR0913  # each is an option
 
     more = one_trial.More(calls, spans, usage, timing)
     texts = one_trial.Texts(input, output, output_json, expected, expected_json, metadata, choices, more)
-    trying.try_scorer(name, settings, texts, as_json=as_json)
+    trying.try_scorer(name, settings, one_trial.mapping(maps or []), texts, as_json=as_json)

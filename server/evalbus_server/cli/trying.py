@@ -19,9 +19,10 @@ from evalbus_server.cli.one_trial import NOTHING_JUDGED, Texts, item_of, json_ob
 from evalbus_server.cli.report import console, print_json
 from evalbus_server.errors import Invalid, Reason, Unfit
 from evalbus_server.scorer.builtin import BUILTINS
+from evalbus_server.wire.jsonform import score_extras
 
 
-def try_scorer(name: str, settings: str, texts: Texts, *, as_json: bool) -> None:
+def try_scorer(name: str, settings: str, mapped: Mapping[str, str], texts: Texts, *, as_json: bool) -> None:
     """Print the score of one output, by a builtin or by a scorer of another library.
 
     Raises:
@@ -34,8 +35,10 @@ def try_scorer(name: str, settings: str, texts: Texts, *, as_json: bool) -> None
     item, output = item_of(texts, "try"), output_of(texts)
     if output is None:
         raise Invalid(Reason.REQUEST_INVALID, NOTHING_JUDGED)
-    judge = _adapted if is_adapted(name) else _builtin
-    scores = judge(name, chosen, item, output)
+    if mapped or is_adapted(name):
+        scores = _in_a_run({"use": name, "map": dict(mapped)}, chosen, item, output)
+    else:
+        scores = _alone(name, chosen, item, output)
     if as_json:
         print_json(_document(scores))
         return
@@ -45,7 +48,7 @@ def try_scorer(name: str, settings: str, texts: Texts, *, as_json: bool) -> None
             out.print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
 
 
-def _builtin(name: str, settings: dict[str, Any], item: Item, output: Output) -> dict[str, Score]:
+def _alone(name: str, settings: dict[str, Any], item: Item, output: Output) -> dict[str, Score]:
     try:
         scores = asyncio.run(ScorerBench(BUILTINS[name], settings).scores(item, output))
     except SettingsInvalid as error:
@@ -55,12 +58,12 @@ def _builtin(name: str, settings: dict[str, Any], item: Item, output: Output) ->
     return {f"{name}.{key}" if key else name: score for key, score in scores.items()}
 
 
-def _adapted(name: str, settings: dict[str, Any], item: Item, output: Output) -> dict[str, Score]:
-    """The scores of a process that serves the other library: it is started for this, and ended."""
-    report = asyncio.run(ask({"use": name}, "scorer", settings, item, output))
+def _in_a_run(entry: dict[str, Any], settings: dict[str, Any], item: Item, output: Output) -> dict[str, Score]:
+    """The scores in a run of one trial: inputs are mapped, and a process that serves another library is started."""
+    report = asyncio.run(ask(entry, "scorer", settings, item, output))
     result = next(report.results(), None)
     if result is None:
-        raise Ending(ExitCode.TROUBLE, report.run.state.name, f"{name}: {report.run.reason}")
+        raise Ending(ExitCode.TROUBLE, report.run.state.name, f"{entry['use']}: {report.run.reason}")
     return result.scores
 
 
@@ -87,7 +90,7 @@ def _score(score: Score) -> dict[str, Any]:
             "reason": failure.reason,
             "message": failure.message,
         }
-    return document
+    return document | score_extras(score)
 
 
 def _told(key: str, score: Score) -> Iterator[tuple[str, str]]:

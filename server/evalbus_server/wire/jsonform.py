@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from evalbus import Failure, Output, ScoreStep
+from evalbus import Failure, Output, Score, ScoreStep
 from evalbus_server.model.bounds import Criterion
 from evalbus_server.model.event import ContentPurged, Event, LimitsChanged, StateChanged
 from evalbus_server.model.experiment import Experiment
@@ -241,6 +241,12 @@ def score_document(stored: StoredScore, key: ScoreKey) -> Document:
     put(document, "answer", score.answer)
     if score.failure is not None:
         document["failure"] = failure_document(score.failure)
+    return document | score_extras(score)
+
+
+def score_extras(score: Score) -> Document:
+    """What a scorer tells besides its judgement: metadata, steps, usage and trace ids, where there are some."""
+    document: Document = {}
     if score.metadata_json:
         document["metadata"] = score.metadata
     if score.steps:

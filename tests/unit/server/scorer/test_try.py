@@ -61,6 +61,18 @@ def test_options_say_what_is_judged(tried, words, value):
     assert (code, document["value"]) == (0, value)
 
 
+def test_inputs_are_mapped_as_in_an_experiment(tried, capsys):
+    words = ("f1", "--output", "Bern it is", "--metadata", '{"other": "it is Bern"}')
+    code, document, _ = tried(*words, "--map", "expected=item.metadata.other")
+    assert (code, document["value"]) == (0, 1.0)
+    code, document, _ = tried(*words, "--map", "expected=item.metadata.another")
+    assert (code, document["failure"]["reason"]) == (0, "INPUT_MISSING")
+    with pytest.raises(SystemExit) as ended:
+        main(["plugins", "check", "--use", *words, "--map", "expected=item.metadata.other", "--json"])
+    assert (ended.value.code or 0) == 0
+    assert json.loads(capsys.readouterr().out)["trial"]["scores"]["f1"]["value"] == 1.0
+
+
 def test_an_answer_that_was_found_is_told(tried):
     assert tried("last_number", "--output", "It is 7.", "--expected", "7")[1]["answer"] == "7"
 
@@ -95,6 +107,9 @@ def test_a_score_that_is_skipped_or_errored_is_an_answer_too(tried):
         (["latency_limit", "--settings", '{"seconds": 9}', "--timing", "1"], "REQUEST_INVALID", "--timing: must be"),
         (["exact_match", "--spans", '[{"id": "1"}]'], "REQUEST_INVALID", "--spans: [0].name: missing"),
         (["exact_match", "--calls", "{}"], "REQUEST_INVALID", "--calls: must be a JSON list"),
+        (["f1", "--output", "x", "--map", "expected"], "REQUEST_INVALID", "--map: 'expected' is not INPUT=PATH"),
+        (["f1", "--output", "x", "--map", "expectd=item.input"], "EXPERIMENT_INVALID", "did you mean expected?"),
+        (["f1", "--output", "x", "--map", "expected=itm.input"], "EXPERIMENT_INVALID", "must begin with item."),
     ],
 )
 def test_what_does_not_fit_is_one_line_and_ends_with_2(tried, words, reason, said):
@@ -130,6 +145,19 @@ def test_a_judge_can_be_tried_too(tried, monkeypatch):
             "judge_closed_qa", "--settings", settings, "--input", "Where?", "--output", "In Bern."
         )
     assert (code, document["value"], document["label"], document["explanation"]) == (0, 1.0, "yes", "It names it.")
+    assert document["metadata"]["judge"]["model"] == "m-2026"  # as the endpoint says
+    assert document["steps"][0]["name"] == "score"
+    assert document["usage"]["calls"] == 1
+
+
+def test_a_judge_that_compares_is_tried_with_what_is_mapped_to_it(tried, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    verdicts = [{"reason": "r", "verdict": "first"}, {"reason": "r", "verdict": "second"}]
+    with MockEndpoint(verdicts) as mock:
+        monkeypatch.setenv("OPENAI_BASE_URL", mock.base_url)
+        words = ["--map", "against=item.metadata.other", "--metadata", '{"other": "No."}', "--output", "In Bern."]
+        code, document, _ = tried("judge_pairwise", "--settings", '{"model": "m"}', *words)
+    assert (code, document["value"], document["label"]) == (0, 1.0, "better")
 
 
 CHECKS = '''
