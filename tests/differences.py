@@ -18,6 +18,14 @@ BUILTINS: dict[tuple[str, str], tuple[float | str, str]] = {
         SKIPPED,
         "no reference answer: skipped, where they disagree between an exception and 0",
     ),
+    ("checks.toolOrder", '{"order": [], "calls": ["x"]}'): (
+        REFUSED,
+        "an empty order is met by everything: it is refused before the run",
+    ),
+    ("code_template.regex", '{"actual_output": "abc", "reference_output": ""}'): (
+        0.0,
+        "every text matches the empty pattern, which says nothing",
+    ),
     ("checks.equals", '{"expected": "Paris", "output": "Paris "}'): (
         1.0,
         "outer space does not count; trim: false has it count",

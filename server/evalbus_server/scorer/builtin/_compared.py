@@ -105,8 +105,10 @@ def best_of(task: ScoreTask, prepare: Callable[[str], T], judge: Callable[[T, T,
     return best
 
 
-def preparation(*, ignore_case: bool = False, trim: bool = False, normalize: Normalize = "none") -> Prepare:
-    """What is done to both texts before they are compared."""
+def preparation(
+    *, ignore_case: bool = False, trim: bool = False, normalize: Normalize = "none", bare: bool = False
+) -> Prepare:
+    """What is done to both texts before they are compared; *bare*: punctuation around them is left out."""
     steps: list[Prepare] = []
     if normalize != "none":
         steps.append(partial(unicodedata.normalize, normalize))
@@ -116,6 +118,8 @@ def preparation(*, ignore_case: bool = False, trim: bool = False, normalize: Nor
         steps.append(str.casefold)  # not lower(): STRASSE is straße
         if normalize != "none":
             steps.append(partial(unicodedata.normalize, normalize))  # casefold can take it apart again
+    if bare:
+        steps.append(without_punctuation)
     if not steps:
         return _as_it_is
     if len(steps) == 1:
@@ -127,6 +131,20 @@ def preparation(*, ignore_case: bool = False, trim: bool = False, normalize: Nor
         return text
 
     return prepare
+
+
+def without_punctuation(text: str) -> str:
+    """The text without the punctuation and space around it; one that is nothing else stays."""
+    start, end = 0, len(text)
+    while start < end and _is_edge(text[start]):
+        start += 1
+    while end > start and _is_edge(text[end - 1]):
+        end -= 1
+    return text[start:end] or text
+
+
+def _is_edge(character: str) -> bool:
+    return not character.isalnum() and (character.isspace() or unicodedata.category(character)[0] == "P")
 
 
 def not_text(value: Value, what: str) -> Score:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import cache
 from typing import Literal, NamedTuple
 
 from evalbus_server.scorer.builtin._compared import setting
@@ -20,6 +22,22 @@ _LETTER = r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 """A letter, digit or underscore of a script that parts words by space: in the others a number touches its neighbours."""
 _CURRENCY = "[$€£¥₹]"
 _SIGN = "[-+\N{MINUS SIGN}]"
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+
+
+def with_plain_digits(text: str) -> str:
+    """The text with the digits 0 to 9 where it has those of other scripts."""
+    if text.isascii() or not _OTHER_DIGIT.search(text):
+        return text
+    return text.translate(_plain_digits())
+
+
+@cache
+def _plain_digits() -> dict[int, str]:
+    """Digits of other scripts, and what is written around them in Arabic and in full width."""
+    digits = {code: str(unicodedata.decimal(chr(code))) for code in range(0x80, 0x20000) if chr(code).isdecimal()}
+    around = zip("\u066b\u066c\u066a\uff0e\uff0c\uff05\uff0b\uff0d", ".,%.,%+-", strict=True)
+    return digits | {ord(other): plain for other, plain in around}
 
 
 class Found(NamedTuple):
@@ -39,7 +57,13 @@ class NumberSettings:
 
     currency: bool = setting(True, "Whether $5 and 5 € are the number 5; else they are no numbers.")
     thousands: bool = setting(True, "Whether a comma parts thousands: 1,234 is 1234, not 1 and 234.")
+    decimal: Literal["point", "comma"] = setting(
+        "point", "comma: 1.234,5 is 1234.5; then a point, an apostrophe or a no-break space parts thousands."
+    )
     percent: Percent = setting("keep", "keep: 60% is equal to 60% alone; ignore: it is 60; divide: it is 0.6.")
+
+
+_COMMA_TO_POINT = str.maketrans(",", ".", ".'’\u00a0\u202f")
 
 
 class NumberReader:
@@ -47,8 +71,12 @@ class NumberReader:
 
     def __init__(self, settings: NumberSettings) -> None:
         """Make the patterns. Nothing in them can be tried in two ways, so that long texts are harmless."""
-        whole = r"[0-9]{1,3}(?:,[0-9]{3})++(?!,?[0-9])|[0-9]++" if settings.thousands else "[0-9]++"
-        number = rf"(?P<number>(?:{whole})(?:\.[0-9]++)?+|(?<!\.)\.[0-9]++)(?P<exponent>[eE][-+]?[0-9]{{1,9}})?+"
+        point, part = (r"\.", ",") if settings.decimal == "point" else (",", "[.'’\u00a0\u202f]")
+        whole = rf"[0-9]{{1,3}}(?:{part}[0-9]{{3}})++(?!{part}?[0-9])|[0-9]++" if settings.thousands else "[0-9]++"
+        number = (
+            rf"(?P<number>(?:{whole})(?:{point}[0-9]++)?+|(?<!{point}){point}[0-9]++)"
+            r"(?P<exponent>[eE][-+]?[0-9]{1,9})?+"
+        )
         percent = r"(?P<percent>\s?%)?+"
         if settings.currency:
             before = rf"(?:(?P<sign>{_SIGN})?(?:{_CURRENCY}\s?)?|{_CURRENCY}\s?(?P<inner>{_SIGN}))"
@@ -56,25 +84,26 @@ class NumberReader:
         else:
             before = rf"(?P<sign>{_SIGN})?(?P<inner>(?!))?"
             apart, after = rf"(?<!{_CURRENCY})(?<!{_CURRENCY}\s)", ""
-        refused = rf"(?!{_LETTER}|\.[0-9])" + ("" if settings.currency else rf"(?!\s?{_CURRENCY})")
-        self._anywhere = re.compile(rf"(?<!{_LETTER})(?<![0-9]\.){apart}{before}{number}{percent}{refused}")
+        refused = rf"(?!{_LETTER}|{point}[0-9])" + ("" if settings.currency else rf"(?!\s?{_CURRENCY})")
+        self._anywhere = re.compile(rf"(?<!{_LETTER})(?<![0-9]{point}){apart}{before}{number}{percent}{refused}")
         self._whole = re.compile(rf"\s*{before}{number}{percent}{after}\s*")
         self._percent = settings.percent
+        self._drop = str.maketrans("", "", ",") if settings.decimal == "point" else _COMMA_TO_POINT
 
     def all(self, text: str) -> Iterator[Found]:
         """The numbers of a text, from first to last."""
-        for match in self._anywhere.finditer(text):
+        for match in self._anywhere.finditer(with_plain_digits(text)):
             if match.end() - match.start() <= LONGEST:
                 yield self._made(match)
 
     def whole(self, text: str) -> Found | None:
         """The number that a text is as a whole; None if it is none."""
-        match = self._whole.fullmatch(text) if len(text) <= LONGEST else None
+        match = self._whole.fullmatch(with_plain_digits(text)) if len(text) <= LONGEST else None
         return None if match is None else self._made(match)
 
     def _made(self, match: re.Match[str]) -> Found:
         sign, inner, number, exponent, percent = match.group("sign", "inner", "number", "exponent", "percent")
-        value = Decimal(number.replace(",", "") + (exponent or ""))
+        value = Decimal(number.translate(self._drop) + (exponent or ""))
         if (sign or inner or "+") != "+":
             value = value.copy_negate()
         if percent and self._percent == "divide":

@@ -56,7 +56,8 @@ def exact_match(task: ScoreTask, state: Prepare) -> Score:
     for expected in accepted:
         if _same(actual, expected, state):
             return FULL
-    more = f" or {len(accepted) - 1} others" if len(accepted) > 1 else ""
+    others = len(accepted) - 1
+    more = f" or {others} other{'s' if others > 1 else ''}" if others else ""
     return Score.scored(0.0, f"expected {quoted(accepted[0])}{more}, got {quoted(actual)}")
 
 

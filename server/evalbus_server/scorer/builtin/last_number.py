@@ -13,7 +13,7 @@ from evalbus_server.scorer.builtin._compared import (
     quoted,
     unjudged,
 )
-from evalbus_server.scorer.builtin._numbers import NumberReader, NumberSettings
+from evalbus_server.scorer.builtin._numbers import Found, NumberReader, NumberSettings
 
 
 def _set_up(settings: NumberSettings) -> NumberReader:
@@ -25,12 +25,13 @@ def last_number(task: ScoreTask, state: NumberReader) -> Score:
     """1 if the last number in the output is the expected one, or one of several; else 0.
 
     Numbers are compared as numbers, with all their digits: 2000 is 2e3, 38 is not 8. `answer` is the number that was
-    found. Punctuation may touch a number, letters may not: 17abc is none. An output without a number scores 0.
+    found. Punctuation may touch a number, letters may not: 17abc is none. Digits of any script count: ٤٢ is 42. An
+    output without a number scores 0.
     """
     accepted = accepted_of(task)
     if not accepted:
         return NO_EXPECTED
-    expected = [found for each in accepted if isinstance(each.body, str) and (found := state.whole(each.body))]
+    expected = [found for each in accepted if (found := _expected(each, state))]
     if not expected:
         return unjudged("EXPECTED_INVALID", f"the expected answer is not a number: {quoted(accepted[0])}")
     actual = actual_of(task)
@@ -45,3 +46,14 @@ def last_number(task: ScoreTask, state: NumberReader) -> Score:
     if last in expected:
         return Score.scored(1.0, answer=answer)
     return Score.scored(0.0, f"the last number is {quoted(answer)}", answer=answer)
+
+
+def _expected(value: Value, reader: NumberReader) -> Found | None:
+    """An expected number: JSON has a form of its own, a text is written as the output is, or as JSON has it."""
+    if not isinstance(value.body, str):
+        return None
+    found = None if value.kind == "json" else reader.whole(value.body)
+    return found or _AS_IN_JSON.whole(value.body)
+
+
+_AS_IN_JSON = NumberReader(NumberSettings())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +41,8 @@ class _State:
 
 
 def _set_up(settings: MatchSettings) -> _State:
-    return _State(preparation(ignore_case=settings.ignore_case, trim=True), NumberReader(NumberSettings()))
+    prepare = preparation(ignore_case=settings.ignore_case, trim=True, bare=settings.ignore_punctuation)
+    return _State(prepare, NumberReader(NumberSettings()))
 
 
 @scorer("match", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_set_up, threads=THREADS)
@@ -59,7 +59,7 @@ def match(task: ScoreTask, settings: MatchSettings, state: _State) -> Score:
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
-    text = _bare(state.prepare(actual.body), settings)
+    text = state.prepare(actual.body)
     numbers = _numbers(state.numbers, actual.body, settings.location) if settings.numeric else []
     compared = False
     for expected in accepted:
@@ -70,7 +70,7 @@ def match(task: ScoreTask, settings: MatchSettings, state: _State) -> Score:
             if number in numbers:
                 return Score.scored(1.0, answer=Value(str(number)))
             compared = True
-        elif _stands(text, _bare(state.prepare(expected.body), settings), settings.location):
+        elif _stands(text, state.prepare(expected.body), settings.location):
             return FULL
     return _missed(actual, numbers) if compared else Score.scored(0.0, f"the output is {quoted(actual)}")
 
@@ -101,19 +101,3 @@ def _stands(text: str, wanted: str, location: str) -> bool:
     if location == "any":
         return wanted in text
     return text.startswith(wanted) if location == "begin" else text.endswith(wanted)
-
-
-def _bare(text: str, settings: MatchSettings) -> str:
-    """The text without the punctuation around it; one that is nothing else stays."""
-    if not settings.ignore_punctuation:
-        return text
-    start, end = 0, len(text)
-    while start < end and _is_edge(text[start]):
-        start += 1
-    while end > start and _is_edge(text[end - 1]):
-        end -= 1
-    return text[start:end] or text
-
-
-def _is_edge(character: str) -> bool:
-    return not character.isalnum() and (character.isspace() or unicodedata.category(character)[0] == "P")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.scorer.builtin._compared import (
@@ -28,20 +29,31 @@ class MultipleChoiceSettings:
     marker: str = setting("ANSWER", "The word before the colon that the letters follow, where there is more text.")
 
 
-def _set_up(settings: MultipleChoiceSettings) -> re.Pattern[str]:
+class _Marked(NamedTuple):
+    """Find what stands after the marker: beside it, or in the line below."""
+
+    beside: re.Pattern[str]
+    below: re.Pattern[str]
+
+
+def _set_up(settings: MultipleChoiceSettings) -> _Marked:
     if not settings.marker.strip():
         raise SettingsInvalid("settings.marker: it is empty", "settings.marker")
-    return re.compile(rf"{re.escape(settings.marker.strip())}\s{{0,10}}:[^\S\n]*+([^\n]++)", re.IGNORECASE)
+    marker = rf"{re.escape(settings.marker.strip())}\s{{0,10}}:"
+    return _Marked(
+        re.compile(rf"{marker}[^\S\n]*+([^\n]++)", re.IGNORECASE),
+        re.compile(rf"{marker}[*_]*+[^\S\n]*+\n\s*+([^\n]++)", re.IGNORECASE),
+    )
 
 
 @scorer(
     "multiple_choice", version="1.0.0", inputs=(*INPUTS, "choices"), deterministic=True, setup=_set_up, threads=THREADS
 )
-def multiple_choice(task: ScoreTask, state: re.Pattern[str]) -> Score:
+def multiple_choice(task: ScoreTask, state: _Marked) -> Score:
     """1 if the output names the expected choices of the item, all of them and no other; else 0.
 
-    Choices are named by letter (A to Z, then 1, 2, …) or by their text, in the whole output or after `ANSWER:`. Several
-    that belong together are written `A, C`, or as a list in a list; a list of answers means that any of them will do.
+    Choices are named by letter (A to Z, then 1, 2, …) or by their text, in the whole output, after `ANSWER:` or in
+    the line below it. Several that belong together are written `A, C`, or as a list in a list; a list of answers means that any of them will do.
     `answer` holds the letters. An output that names no choice scores 0.
     """
     accepted = accepted_of(task)
@@ -99,14 +111,15 @@ def _entries(value: Value) -> list[str] | None:
     return [str(Value.of(each)) for each in found] if isinstance(found, list) else None
 
 
-def _said(actual: Value, choices: Sequence[str], marked: re.Pattern[str]) -> frozenset[int] | None:
+def _said(actual: Value, choices: Sequence[str], marked: _Marked) -> frozenset[int] | None:
     text = str(actual.body)
-    found = None
-    for match in marked.finditer(text):
-        named = _named(match[1], choices)
-        found = named if named is not None else found
-    if found is not None:
-        return found
+    for pattern in marked:
+        found = None
+        for match in pattern.finditer(text):
+            named = _named(match[1], choices)
+            found = named if named is not None else found
+        if found is not None:
+            return found
     return _named(text, choices, _entries(actual)) if len(text) <= _LONGEST else None
 
 

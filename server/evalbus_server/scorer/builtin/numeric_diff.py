@@ -19,9 +19,7 @@ from evalbus_server.scorer.builtin._compared import (
     setting,
     unjudged,
 )
-
-LONGEST = 10_000
-"""More characters than this are no number that anybody means."""
+from evalbus_server.scorer.builtin._numbers import LONGEST, with_plain_digits
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _ARITHMETIC = Context(prec=40, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
@@ -74,7 +72,7 @@ def number_of(value: Value) -> Decimal | None:
     """The number that a value is as a whole; None if it is none."""
     if not isinstance(value.body, str) or len(value.body) > LONGEST:
         return None
-    text = value.body.strip().replace("\N{MINUS SIGN}", "-", 1)
+    text = with_plain_digits(value.body).strip().replace("\N{MINUS SIGN}", "-", 1)
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 

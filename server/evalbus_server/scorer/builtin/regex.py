@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from evalbus import Score, ScoreTask, Value, scorer
+from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.model.patterns import Pattern
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
@@ -36,6 +36,8 @@ class RegexSettings:
 def _set_up(settings: RegexSettings) -> Pattern | None:
     if settings.pattern is None:
         return None
+    if not settings.pattern:
+        raise SettingsInvalid("settings.pattern: it is empty, and every text would match it", "settings.pattern")
     return pattern_setting(settings.pattern, "settings.pattern", ignore_case=settings.ignore_case)
 
 
@@ -44,7 +46,8 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
     """1 if the output matches the pattern, or one of several expected patterns; else 0.
 
     The pattern of the settings is checked before the run. `answer` is what matched. Patterns are RE2's: those of other
-    engines without lookaround and backreferences; no pattern takes longer than the output is long.
+    engines without lookaround and backreferences; no pattern takes longer than the output is long. An empty expected
+    pattern, which every text matches, asks for an empty output.
     """
     if state is not None:
         patterns = [state]
@@ -66,7 +69,8 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
     for pattern in patterns:
         if len(text) > pattern.longest:
             return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
-        found = pattern.search(text) if settings.match == "anywhere" else pattern.whole(text)
+        anywhere = settings.match == "anywhere" and pattern.written
+        found = pattern.search(text) if anywhere else pattern.whole(text)
         if found is not None:
             return Score.scored(1.0, answer=Value(found.text))
     return Score.scored(0.0, f"no match for {quoted(patterns[0].written)}" if len(patterns) == 1 else "no match")

@@ -61,6 +61,12 @@ def tool_called(task: ScoreTask, settings: ToolCalledSettings) -> Score:
     return Score.scored(0.0, f"{quoted(settings.tool)} was called {count} times; {told(names)}")
 
 
+def _check_named(tools: Sequence[str] | None) -> None:
+    """Refuse what every output meets."""
+    if tools is not None and not tools:
+        raise SettingsInvalid("settings.tools: name at least one tool", "settings.tools")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolNotCalledSettings:
     """Which tools."""
@@ -68,7 +74,11 @@ class ToolNotCalledSettings:
     tools: list[str] = field(metadata={"description": "The tools that must not be called."})
 
 
-@scorer("tool_not_called", version="1.0.0", deterministic=True, mode="inline")
+def _check_not_called(settings: ToolNotCalledSettings) -> None:
+    _check_named(settings.tools)
+
+
+@scorer("tool_not_called", version="1.0.0", deterministic=True, setup=_check_not_called, mode="inline")
 def tool_not_called(task: ScoreTask, settings: ToolNotCalledSettings) -> Score:
     """1 if the target called none of the tools, else 0."""
     for name in names_of(task):
@@ -128,7 +138,11 @@ class ToolOrderSettings:
     tools: list[str] = field(metadata={"description": "The tools in the order in which they should be called."})
 
 
-@scorer("tool_order", version="1.0.0", deterministic=True, mode="inline")
+def _check_order(settings: ToolOrderSettings) -> None:
+    _check_named(settings.tools)
+
+
+@scorer("tool_order", version="1.0.0", deterministic=True, setup=_check_order, mode="inline")
 def tool_order(task: ScoreTask, settings: ToolOrderSettings) -> Score:
     """1 if the tools were called in this order, with any others before, between and after; else 0."""
     names = names_of(task)
@@ -143,12 +157,13 @@ class ToolCallAccuracySettings:
     strict: bool = setting(False, "Whether there may be no other call.")
 
 
-def _check_tools(settings: ToolCallAccuracySettings) -> None:
-    if settings.tools == []:
-        raise SettingsInvalid("settings.tools: name at least one tool", "settings.tools")
+def _check_accuracy(settings: ToolCallAccuracySettings) -> None:
+    _check_named(settings.tools)
 
 
-@scorer("tool_call_accuracy", version="1.0.0", inputs=EXPECTED, deterministic=True, setup=_check_tools, mode="inline")
+@scorer(
+    "tool_call_accuracy", version="1.0.0", inputs=EXPECTED, deterministic=True, setup=_check_accuracy, mode="inline"
+)
 def tool_call_accuracy(task: ScoreTask, settings: ToolCallAccuracySettings) -> Score:
     """1 if the expected tools were called in order, else 0; `strict`: these calls and no other.
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal
 
 from evalbus import Score, ScoreTask, scorer
-from evalbus_server.scorer.builtin._compared import INPUTS, THREADS, best_of, setting, unjudged
+from evalbus_server.scorer.builtin._compared import FULL, INPUTS, THREADS, best_of, setting, unjudged
 
 LONGEST = 100_000
 """Characters of a text at most: counting all parts of a longer one takes long, and much memory."""
@@ -84,7 +84,8 @@ def bleu(task: ScoreTask, state: _Bleu) -> Score:
     """BLEU of the output against the expected text, from 0 to 1: runs of up to four tokens that both have.
 
     It is sacreBLEU's score of one sentence (effective order, exponential smoothing). Of several expected texts the
-    best counts, each by itself. Texts of more than 100,000 characters are ERRORED as TEXT_TOO_LONG.
+    best counts, each by itself; an empty one asks for an empty output. Texts of more than 100,000 characters are
+    ERRORED as TEXT_TOO_LONG.
     """
     return best_of(task, state.prepare, state.judge)
 
@@ -103,8 +104,8 @@ def _for_chrf(settings: ChrfSettings) -> _Chrf:
 def chrf(task: ScoreTask, state: _Chrf) -> Score:
     """ChrF of the output against the expected text, from 0 to 1: runs of up to six characters that both have.
 
-    It is sacreBLEU's score of one sentence; space does not count. Of several expected texts the best counts. Texts of
-    more than 100,000 characters are ERRORED as TEXT_TOO_LONG.
+    It is sacreBLEU's score of one sentence; space does not count. Of several expected texts the best counts; an
+    empty one asks for an empty output. Texts of more than 100,000 characters are ERRORED as TEXT_TOO_LONG.
     """
     return best_of(task, state.prepare, state.judge)
 
@@ -117,6 +118,8 @@ def _bleu(highest: int, output: _Text, expected: _Text, among: int) -> Score:
     if refused is not None:
         return refused
     tokens, wanted = output.tokens, expected.tokens
+    if not tokens and not wanted:
+        return FULL
     logs, smoothing, orders, any_shared = 0.0, 1.0, 0, False
     for order in range(1, min(highest, len(tokens)) + 1):
         total = len(tokens) - order + 1
@@ -214,6 +217,8 @@ def _chrf(settings: ChrfSettings, output: str, expected: str, among: int) -> Sco
     precision = recall = 0.0
     orders = 0
     said, wanted = "".join(output.split()), "".join(expected.split())
+    if not said and not wanted:
+        return FULL
     shared = 1
     for order in range(1, settings.order + 1):
         found, asked = len(said) - order + 1, len(wanted) - order + 1

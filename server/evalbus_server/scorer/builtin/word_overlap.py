@@ -69,7 +69,8 @@ class RougeLSettings:
 def rouge_l(task: ScoreTask, settings: RougeLSettings) -> Score:
     """ROUGE-L: the longest run of words that output and expected text share in this order, with others between.
 
-    Case and punctuation do not count. Of several expected texts the best counts.
+    Case and punctuation do not count; words are those of any script, as they are written: nothing is stemmed. Of
+    several expected texts the best counts. An expected text without a word is SKIPPED.
     """
     return best_of(task, words_of, _JUDGES[settings.measure])
 

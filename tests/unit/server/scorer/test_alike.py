@@ -119,6 +119,12 @@ class TestTranslation:
     async def test_a_text_that_is_too_long_is_errored(self, name):
         assert failure_of(await score_of(name, "a" * 100_001, "a")).reason == "TEXT_TOO_LONG"
 
+    async def test_an_empty_expected_text_asks_for_an_empty_output(self, name):
+        for output, expected in (("", ""), (" ", ""), ("", [" \n", "x"])):
+            assert await value_of(name, output, expected) == 1.0
+        assert await value_of(name, "a cat", "") == 0.0
+        assert await value_of(name, "", "a cat") == 0.0
+
     async def test_orders_that_nobody_means_are_refused(self, name):
         for order in (0, 11):
             with pytest.raises(SettingsInvalid, match="order"):

@@ -262,6 +262,8 @@ class TestNumericDiff:
             (9, ["none", 10], 1 - 1 / 19),
             (1, Value("1e999999999", "json"), 0),
             (Value("1e400", "json"), Value("3e400", "json"), 0.5),
+            ("٤٢", 42, 1),
+            ("４２．５", "42.5", 1),  # noqa: RUF001
         ],
     )
     async def test_how_far_numbers_are(self, output, expected, value):
@@ -269,7 +271,7 @@ class TestNumericDiff:
 
     @pytest.mark.parametrize(
         "output",
-        ["abc", "", "42 apples", "1,234", "0x10", "1_000", "nan", "inf", "--1", "٤٢", True, None, "1" * 20_000],
+        ["abc", "", "42 apples", "1,234", "0x10", "1_000", "nan", "inf", "--1", "٤٢ x", True, None, "1" * 20_000],
     )
     async def test_what_is_no_number_scores_0_and_says_so(self, output):
         score = await score_of("numeric_diff", output, 42)

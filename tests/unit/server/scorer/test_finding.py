@@ -92,6 +92,13 @@ class TestRegex:
         with pytest.raises(SettingsInvalid, match=r"settings\.pattern: .* is no pattern"):
             await score_of("regex", "a", pattern=pattern)
 
+    async def test_an_empty_pattern_which_every_text_matches_says_nothing(self):
+        with pytest.raises(SettingsInvalid, match=r"settings\.pattern: it is empty"):
+            await score_of("regex", "a", pattern="")
+        assert await value_of("regex", "a", "") == 0.0
+        assert await value_of("regex", "", "") == 1.0
+        assert await value_of("regex", "a", ["", "a"]) == 1.0
+
     async def test_a_bad_expected_pattern_is_the_items_fault(self):
         assert failure_of(await score_of("regex", "a", "(a")).reason == "EXPECTED_INVALID"
 
@@ -149,6 +156,22 @@ class TestAnswer:
             ("**Answer:** 42", "42", {}, 1, "42"),
             ("**ANSWER: 42**", "42", {}, 1, "42"),
             ("ANSWER: __init__", "__init__", {}, 1, "__init__"),
+            ("**Answer:**\n\n42\nThat is it.", "42", {}, 1, "42"),
+            ("**Answer**:\n**42**", "42", {}, 1, "42"),
+            ("ANSWER:\nB\n", "B", {"take": "letter"}, 1, "B"),
+            ("ANSWER:\nyes", "yes", {"take": "word"}, 1, "yes"),
+            ("ANSWER:\nANSWER: 42", "42", {}, 1, "42"),
+            ("ANSWER:\n41\nANSWER: 42\n43", "42", {}, 1, "42"),
+            ("ANSWER:", "42", {}, 0, None),
+            ("Answer: 42.", "42", {}, 0, "42."),
+            ("Answer: **42.**", "42", {"ignore_punctuation": True}, 1, "42."),
+            ("Answer: Paris!", "paris", {"ignore_punctuation": True}, 1, "Paris!"),
+            ("Answer: -5.", "5", {"ignore_punctuation": True, "numeric": True}, 1, "-5."),
+            ("Answer: $1,000.00.", "1000", {"numeric": True}, 1, "$1,000.00."),
+            ("Answer: **-5.**", ["4", "-5.0"], {"numeric": True}, 1, "-5."),
+            ("Answer: 5 apples", "5", {"numeric": True}, 0, "5 apples"),
+            ("Answer: five", ["5", "five"], {"numeric": True}, 1, "five"),
+            ("<a>1,000</a>", "1000", {"pattern": "<a>(.*)</a>", "numeric": True}, 1, "1,000"),
             ("x=1, y=2", ["1", "2"], {"pattern": r"x=(\d), y=(\d)", "groups": "all"}, 1, "12"),
             ("x=1, y=3", ["1", "2"], {"pattern": r"x=(\d), y=(\d)", "groups": "all"}, 0, "13"),
             ("x=1, y=3", ["1", "2"], {"pattern": r"x=(\d), y=(\d)"}, 1, "1"),
@@ -199,6 +222,10 @@ class TestMultipleChoice:
             ("A. Wrong. It is C", "A", 0, None),
             ("A rome", "A", 0, None),
             ("ANSWER: not A", "A", 0, None),
+            ("So:\n**Answer:**\n\nC", "C", 1, "C"),
+            ("ANSWER:\nA\nANSWER: C", "C", 1, "C"),
+            ("A) Paris is wrong.\nAnswer:\nC", "C", 1, "C"),
+            ("ANSWER:\nI do not know", "A", 0, None),
             ("I do not know", "A", 0, None),
             ("E", "A", 0, None),
             ("ANSWER: E", "A", 0, None),
@@ -250,7 +277,13 @@ class TestLastNumber:
             ("答案是42。", {}, ["42"]),
             ("é5 5é", {}, []),
             ("1e3 and 2E-2", {}, ["1E+3", "0.02"]),
-            ("٤٢", {}, []),
+            ("٤٢ و ٦٠٪ و ١٬٢٣٤٫٥", {}, ["42", "60%", "1234.5"]),  # noqa: RUF001
+            ("価格は１，２３４．５円 ४२", {}, ["1234.5", "42"]),  # noqa: RUF001
+            ("x²", {}, []),
+            ("1.234,50 € oder 12,5", {"decimal": "comma"}, ["1234.50", "12.5"]),
+            ("1'234,5 und 1\N{NO-BREAK SPACE}234", {"decimal": "comma"}, ["1234.5", "1234"]),
+            ("1.234,5", {"decimal": "comma", "thousands": False}, ["1", "234.5"]),
+            ("1,2,3 so ,5", {"decimal": "comma"}, ["0.5"]),
         ],
     )
     def test_which_numbers_are_found(self, text, settings, found):
@@ -272,6 +305,13 @@ class TestLastNumber:
         assert await value_of("last_number", "33.5%", "33.5%") == 1.0
         assert await value_of("last_number", "33.5%", "33.5") == 0.0
         assert await value_of("last_number", "33.5%", "33.5", percent="ignore") == 1.0
+
+    async def test_with_a_decimal_comma_the_dataset_may_have_numbers_as_json_has_them(self):
+        for expected in (1234.5, "1234.5", "1.234,5", "1234,5"):
+            assert await value_of("last_number", "Das macht 1.234,50 €.", expected, decimal="comma") == 1.0
+        assert await value_of("last_number", "1,234", 1.234, decimal="comma") == 1.0
+        assert await value_of("last_number", "1.234", 1.234, decimal="comma") == 0.0
+        assert await value_of("last_number", "1.234", "1.234", decimal="comma") == 1.0
 
     async def test_an_output_without_a_number_scores_0(self):
         score = await score_of("last_number", "none at all", "8")

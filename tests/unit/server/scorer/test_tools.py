@@ -128,6 +128,12 @@ def wanted(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
+@pytest.mark.parametrize("name", ["tool_not_called", "tool_order", "tool_call_accuracy"])
+async def test_naming_no_tool_is_refused_since_every_output_would_do(name):
+    with pytest.raises(SettingsInvalid, match=r"settings\.tools: name at least one tool"):
+        await score_of(name, did("a"), tools=[])
+
+
 class TestToolArguments:
     @pytest.mark.parametrize(
         ("calls", "expected", "settings", "value"),
