@@ -16,8 +16,10 @@ from evalbus_server.scorer.builtin._pairing import TooManyPairs, in_any_order, i
 from tests.unit.server.scorer.asking import failure_of, score_of, value_of
 
 PLENTY = 1_000
-LEAVES = st.sampled_from([0, 1, True, 1.0, "1", None, [], {}, [1], [True]])
-ARGUMENTS = st.dictionaries(st.sampled_from("ab"), LEAVES | st.dictionaries(st.just("c"), LEAVES), max_size=2)
+LEAVES: st.SearchStrategy[Any] = st.sampled_from([0, 1, True, 1.0, "1", None, [], {}, [1], [True]])
+ARGUMENTS: st.SearchStrategy[Any] = st.dictionaries(
+    st.sampled_from("ab"), LEAVES | st.dictionaries(st.just("c"), LEAVES), max_size=2
+)
 STEPS = st.lists(st.builds(Step, st.sampled_from("st"), st.none() | ARGUMENTS), max_size=5)
 TAKEN = st.lists(st.builds(Step, st.sampled_from("st"), ARGUMENTS), max_size=5)
 
