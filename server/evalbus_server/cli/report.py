@@ -175,10 +175,11 @@ def notes_of(document: Document) -> Iterator[str]:
         yield f"{_of_trials(counts['errored'], counts)} errored: no criterion looks at that"
     if document["state"] == "COMPLETED" and (reason := document.get("reason")):
         yield reason
-    if document["state"] == "ABORTED" and str(document.get("reason")).startswith("BUDGET:") and counts["pending"]:
+    reason = str(document.get("reason"))
+    if document["state"] == "ABORTED" and reason.startswith("BUDGET:") and "not scored" in reason:
         yield (
-            f"usage is that of trials with a result; of the {count(counts['pending'])} others, outputs that are stored "
-            "are not scored: `runs resume` does that without asking the target again, once the limit is raised"
+            "usage is that of trials with a result, without the outputs that are not scored: `runs resume` scores them "
+            "without asking the target again, once the limit is raised"
         )
     yield from document.get("warnings", ())
 

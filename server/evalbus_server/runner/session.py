@@ -233,10 +233,17 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
         floor.store.give_up_retry(working.run.id)
         return RunState.COMPLETED, RETRY_CANCELLED
     if working.ending is RunState.ABORTED:
-        return _broken_off(floor, working, working.reason)
+        return _broken_off(floor, working, f"{working.reason}{_left_unscored(floor, working.run)}")
     if working.ending is not None:
         return working.ending, working.reason
     return _broken_off(floor, working, f"{Reason.INTERNAL}: {left} trials are left over")
+
+
+def _left_unscored(floor: Floor, run: Run) -> str:
+    """What a limit has left half done, for the reason of the end."""
+    outputs = floor.store.waiting_count(run)
+    many = "1 output is stored and not scored" if outputs == 1 else f"{outputs:,} outputs are stored and not scored"
+    return f"; {many}" if outputs else ""
 
 
 def _broken_off(floor: Floor, working: Working, reason: str) -> tuple[RunState, str]:

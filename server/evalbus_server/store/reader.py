@@ -268,6 +268,11 @@ class Reader:
         number, _, outputs = self._numbers(run.id)
         return trials.answered(self._connection, number, outputs)
 
+    def waiting_count(self, run: Run) -> int:
+        """How many outputs of a run are stored that have not all their scores."""
+        number, _, outputs = self._numbers(run.id)
+        return trials.waiting(self._connection, number, outputs)
+
     def counts(self, run: Run) -> Counts:
         """The counts of a run, from its results."""
         return runs.count_results(self._connection, self._numbers(run.id)[0], run.counts.planned)

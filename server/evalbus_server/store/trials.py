@@ -66,6 +66,11 @@ ANSWERED = f"""
         AND NOT EXISTS (SELECT 1 FROM retry m
             WHERE m.run = :run AND m.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position AND m.key = -1))
 """
+WAITING = f"""
+    SELECT (SELECT count(*) FROM output WHERE run = :outputs) - (SELECT count(*) FROM result r
+        WHERE r.run = :run AND (r.outcome <> {Outcome.ERRORED.value} OR EXISTS (SELECT 1 FROM output o
+            WHERE o.run = :outputs AND o.trial = ((r.epoch - 1) << {EPOCH_BITS}) + r.position)))
+"""
 OWN_SCORERS = f"""
     SELECT j.value, json_extract(i.detail, '$.scorers') FROM json_each(:trials) j
     CROSS JOIN item i ON i.dataset = :dataset AND i.position = j.value & 4294967295 AND {AS_OF}
@@ -158,6 +163,12 @@ def answered(connection: Connection, run: int, outputs: int) -> int:
     """How many trials of a run have an output, or ended without one for good."""
     found = connection.row(ANSWERED, {"run": run, "outputs": outputs})
     return found[0] if found else 0
+
+
+def waiting(connection: Connection, run: int, outputs: int) -> int:
+    """How many outputs of a run have no result yet."""
+    found = connection.row(WAITING, {"run": run, "outputs": outputs})
+    return max(found[0], 0) if found else 0
 
 
 def has_failed_attempts(of: OfRun) -> bool:

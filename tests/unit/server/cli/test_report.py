@@ -123,12 +123,14 @@ def test_the_end_of_a_budget_says_what_is_left_to_be_scored():
     """Or the usage would be taken for all of it."""
     counts = {"planned": 10, "passed": 6, "failed": 0, "errored": 0, "skipped": 0, "pending": 4}
     spent = document(
-        state="ABORTED", reason="BUDGET: 90 of 90 tokens are used up", verdict="INCONCLUSIVE", counts=counts
+        state="ABORTED",
+        reason="BUDGET: 90 tokens are used; the limit is 90; 3 outputs are stored and not scored",
+        verdict="INCONCLUSIVE",
+        counts=counts,
     )
 
     (note,) = notes_of(spent)
-    assert note.startswith(
-        "usage is that of trials with a result; of the 4 others, outputs that are stored are not scored"
-    )
+    assert note.startswith("usage is that of trials with a result, without the outputs that are not scored")
     assert "`runs resume`" in note
-    assert list(notes_of({**spent, "reason": "DEADLINE: over"})) == []
+    assert list(notes_of({**spent, "reason": "DEADLINE: over; 3 outputs are stored and not scored"})) == []
+    assert list(notes_of({**spent, "reason": "BUDGET: 90 tokens are used; the limit is 90"})) == []

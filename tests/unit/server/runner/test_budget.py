@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,32 @@ async def test_a_budget_that_is_just_enough_is_enough(tmp_path: Path):
         run = await d.run(spender.plugins, limits={"tokens": sum(amounts), "concurrency": 16})
 
         assert (run.state, run.counts.passed) == (RunState.COMPLETED, 60)
+
+
+async def test_the_reason_says_how_many_outputs_are_left_without_scores(tmp_path: Path):
+    """The target is far ahead when the judge, in its first answer, tells that it took more than there is."""
+    spender, takes = Spender([10]), 500
+
+    async def judge(item: Item, output: Output) -> Score:
+        nonlocal takes
+        while spender.asked < 12:
+            await asyncio.sleep(0.001)
+        usage, takes = Usage(takes), 0
+        return Score.scored(1.0, usage=usage)
+
+    plugins = {**target_of(spender.target), "judge": scorer_plugin("judge")(judge)}
+    async with desk(tmp_path, numbered(60)) as d:
+        run = await d.run(plugins, limits={"tokens": 400, "concurrency": 4})
+
+        stored = d.rows("SELECT count(*) FROM output")[0][0]
+        assert run.state is RunState.ABORTED and stored > 4
+        assert re.fullmatch(
+            rf"BUDGET: \d+ tokens are used; the limit is 400; {stored - run.counts.done} outputs are stored and not scored",
+            run.reason,
+        )
+        d.runs.change_limits(run.id, {"limits.tokens": 10_000})
+        again = await d.runs.wait((await d.runs.resume(run.id, given=plugins)).id)
+        assert (again.state, again.reason, again.counts.passed) == (RunState.COMPLETED, "", 60)
 
 
 async def test_who_tells_of_no_usage_is_held_up_by_no_guess(tmp_path: Path):
