@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from evalbus_server.dataset.json_document import steps_of
 from evalbus_server.dataset.refusal import FileRefused
+from evalbus_server.model.yaml_text import YamlFault, read_yaml_text
 
 
 def yaml_rows(text: str, place: str | None) -> list[Mapping[str, Any]]:
@@ -19,12 +17,9 @@ def yaml_rows(text: str, place: str | None) -> list[Mapping[str, Any]]:
         FileRefused: it is not YAML, or no such list.
     """
     try:
-        data = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise FileRefused(
-            mark.line + 1 if mark else 0, "not_yaml", f"not YAML: {' '.join(str(error).split())[:200]}"
-        ) from None
+        data = read_yaml_text(text)
+    except YamlFault as fault:
+        raise FileRefused(fault.place.line if fault.place else 0, "not_yaml", str(fault)) from None
     if not isinstance(data, list) and place is not None:
         for step in steps_of(place):
             try:
@@ -34,6 +29,6 @@ def yaml_rows(text: str, place: str | None) -> list[Mapping[str, Any]]:
     if not isinstance(data, list):
         raise FileRefused(0, "not_a_list", "not a list of mappings; if the rows stand in it, say where with records")
     for number, each in enumerate(data, 1):
-        if not isinstance(each, dict) or not all(isinstance(key, str) for key in each):
+        if not isinstance(each, dict):
             raise FileRefused(0, "not_an_object", f"entry {number} is not a mapping of names")
     return data

@@ -5,10 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Steps: TypeAlias = tuple[str | int, ...]
 """A parsed path: keys as str, list indexes as int."""
+
+
+class Place(NamedTuple):
+    """A place in a file, from 1."""
+
+    line: int
+    column: int
+
+
+Places: TypeAlias = dict[Steps, Place]
+"""Where what a path leads to stands in its document."""
 
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(-?\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 

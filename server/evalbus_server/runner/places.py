@@ -9,19 +9,8 @@ import json
 import re
 import tomllib
 from bisect import bisect_right
-from typing import NamedTuple
 
-from evalbus_server.model.paths import Steps
-
-
-class Place(NamedTuple):
-    """A place in a file, from 1."""
-
-    line: int
-    column: int
-
-
-Places = dict[Steps, Place]
+from evalbus_server.model.paths import Place, Places, Steps
 
 NOWHERE = 0
 """No depth: nothing is remembered."""
