@@ -15,9 +15,11 @@ from evalbus import _json, wire
 from evalbus._adapted import is_adapted
 from evalbus._errors import CallFailed
 from evalbus._item import Item
+from evalbus._output import Message, Output
 from evalbus.v1 import experiment_pb2 as pb
 
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
+_INIT = re.compile(r"^\w+\.__init__\(\) ")
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
 _SCORERS_FROM = {"run": pb.SCORERS_FROM_RUN, "items": pb.SCORERS_FROM_ITEMS}
 _SAMPLES = {"always": 1.0, "never": 0.0}
@@ -208,7 +210,14 @@ def _source(part: _Part, message: pb.DatasetSelection) -> None:
             if value:
                 raise part.fault(key, "goes with a stored dataset, not with records; leave one of them out")
         for index, record in enumerate(records):
-            message.inline.items.append(wire.item_to_proto(_item(part, f"records[{index}]", record)))
+            key = f"records[{index}]"
+            item = _item(part, key, record)
+            try:
+                message.inline.items.append(wire.item_to_proto(item))
+            except AttributeError as error:  # plain data where a class of the SDK is meant
+                raise part.fault(
+                    key, f"{error}; build its parts with the classes of evalbus, such as ToolCall"
+                ) from None
         return
     message.stored.name = name
     if version is not None:
@@ -227,10 +236,16 @@ def _item(part: _Part, key: str, record: Any) -> Item:
         return record
     if not isinstance(record, Mapping):
         raise part.fault(key, f"must be an Item or a mapping, not {type(record).__name__}")
+    fields = dict(record)
     try:
-        return Item(**record)
+        said, messages = fields.get("output"), fields.get("messages")
+        if said is not None and not isinstance(said, Output):
+            fields["output"] = Output(**said) if isinstance(said, Mapping) else Output(said)
+        if messages is not None:
+            fields["messages"] = [Message(**each) if isinstance(each, Mapping) else each for each in messages]
+        return Item(**fields)
     except (TypeError, ValueError) as error:
-        raise part.fault(key, str(error).replace("Item.__init__() ", "")) from None
+        raise part.fault(key, _INIT.sub("", str(error))) from None
 
 
 def _plugin(part: _Part) -> pb.PluginUse:

@@ -15,7 +15,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from evalbus import Item, _connection
+from evalbus import Item, Message, Output, _connection, wire
 from evalbus.client import (
     CallFailed,
     Client,
@@ -258,6 +258,14 @@ async def test_records_travel_inside_the_request() -> None:
         ({"target": "support"}, "target: must be a mapping, not str"),
         ({"dataset": {"path": "items.jsonl"}}, "dataset.path: a client does not read files; upload the items"),
         ({"dataset": {"records": [{"id": "a", "inptu": 1}]}}, "dataset.records[0]: got an unexpected keyword"),
+        (
+            {"dataset": {"records": [{"id": "a", "output": {"contnt": 1}}]}},
+            "dataset.records[0]: got an unexpected keyword",
+        ),
+        (
+            {"dataset": {"records": [{"id": "a", "output": {"content": "x", "tool_calls": [{"name": "t"}]}}]}},
+            "dataset.records[0]: 'dict' object has no attribute 'name'; build its parts with the classes of evalbus",
+        ),
         ({"criteria": [{"metric": "mean", "severity": "bad"}]}, "criteria[0].severity: must be error or warn"),
         ({"metadata": {"when": object()}}, "metadata: has no form in JSON"),
         ({"tags": [1]}, "tags[0]: must be text, not int"),
@@ -273,6 +281,24 @@ async def test_a_slip_in_an_experiment_is_said_before_anything_is_sent(more: dic
     assert caught.value.reason == "EXPERIMENT_INVALID"
     assert str(caught.value).startswith(message)
     assert fake.asked == []
+
+
+async def test_records_may_have_their_outputs_and_messages_as_plain_data() -> None:
+    fake = Fake()
+    messages = [{"role": "user", "content": "a?"}]
+    records = [
+        {"id": "a", "input": "a?", "output": "text", "messages": messages},
+        {"id": "b", "input": "b?", "output": {"content": [1], "answer": "x"}},
+        {"id": "c", "input": "c?", "output": Output(7)},
+        {"id": "d", "input": "d?", "output": [1]},
+    ]
+    fake.answer = lambda _: run_pb2.StartRunResponse(plan=run_pb2.Plan())
+    async with talking(fake) as client:
+        await client.plan({**SMALL, "dataset": {"records": records}})
+
+    first, *others = [wire.item_from_proto(item) for item in fake.asked[0].experiment.dataset.inline.items]
+    assert (first.output, first.messages) == (Output("text"), (Message("user", "a?"),))
+    assert [item.output for item in others] == [Output([1], answer="x"), Output(7), Output([1])]
 
 
 async def test_a_plan_is_asked_for_without_starting() -> None:

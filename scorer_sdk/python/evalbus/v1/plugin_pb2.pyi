@@ -367,7 +367,9 @@ class Open(_message.Message):
     purpose: Global___Purpose.ValueType
     """What the run is for."""
     settings: _builtins.str
-    """The settings, as a JSON object that fits the plugin's schema; empty means none."""
+    """The settings, as a JSON object; empty means none. The server does not hold them against the plugin's schema: the
+    plugin does, and answers `refused` with SETTINGS_INVALID and the `field` at fault.
+    """
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The run's tags."""
