@@ -56,9 +56,21 @@ def exact_match(task: ScoreTask, state: Prepare) -> Score:
     for expected in accepted:
         if _same(actual, expected, state):
             return FULL
+    if actual.kind == "json" and _is_the_whole_list(actual, task, state):
+        return _LIST_OF_THEM
     others = len(accepted) - 1
     more = f" or {others} other{'s' if others > 1 else ''}" if others else ""
     return Score.scored(0.0, f"expected {quoted(accepted[0])}{more}, got {quoted(actual)}")
+
+
+_LIST_OF_THEM = Score.scored(
+    0.0, "the output is the list of expected answers, of which any one would do; to expect the list itself, write [[…]]"
+)
+
+
+def _is_the_whole_list(actual: Value, task: ScoreTask, prepare: Prepare) -> bool:
+    whole = (task.inputs.get("expected") if task.inputs else None) or task.item.expected
+    return whole is not None and whole.kind == "json" and _same(actual, whole, prepare)
 
 
 def _same(actual: Value, expected: Value, prepare: Prepare) -> bool:

@@ -119,6 +119,15 @@ class TestExactMatch:
     async def test_what_is_the_same(self, output, expected, value):
         assert await value_of("exact_match", output, expected) == value
 
+    async def test_the_list_of_expected_answers_is_none_of_them_and_it_says_how_to_expect_it(self):
+        for expected in ([1, 2], Value("[2, 3.0]", "json")):
+            score = await score_of("exact_match", Value.of(expected), expected)
+            assert (score.value, "write [[…]]" in score.explanation) == (0.0, True)
+        mapped = await score_of("exact_match", [1], inputs={"expected": [1.0]})
+        assert "write [[…]]" in mapped.explanation
+        assert (await score_of("exact_match", [1, 3], [1, 2])).explanation == "expected '1' or 1 other, got '[1,3]'"
+        assert (await score_of("exact_match", "x", list("abc"))).explanation == "expected 'a' or 2 others, got 'x'"
+
     async def test_every_digit_counts(self):
         big = Value("123456789012345678901234567890", "json")
         other = Value("123456789012345678901234567891", "json")
