@@ -7,6 +7,16 @@ LIBRARIES = ("autoevals", "deepeval", "ragas", "inspect_ai")
 PYTHON = "python:"
 """What the name of a plain function begins with."""
 
+OF_LIBRARIES = (
+    f"; of another library there is {', '.join(f'{each}.NAME' for each in LIBRARIES)}, {PYTHON}MODULE.FUNCTION"
+)
+"""What is said of a name that looks as if it were of one."""
+
+
+def looks_adapted(use: str) -> bool:
+    """Whether a name is none of a builtin, and perhaps a misspelt one of another library."""
+    return "." in use or ":" in use
+
 
 def is_adapted(use: str | None) -> bool:
     """Whether a name means a scorer of another library, which a process of its own serves.

@@ -15,7 +15,7 @@ from typing import Any
 from rich.text import Text
 
 from evalbus import MetricDeclaration, PluginInfo, ScoreDeclaration, ScorerInfo
-from evalbus._adapted import is_adapted
+from evalbus._adapted import OF_LIBRARIES, is_adapted, looks_adapted
 from evalbus_server import logs
 from evalbus_server.app import plugin_maker
 from evalbus_server.cli.figures import plain
@@ -94,9 +94,8 @@ def named(use: str) -> None:
     """
     if use not in BUILTINS and not is_adapted(use):
         known = sorted(BUILTINS)
-        raise NotFound(
-            Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{suggestion(use, known, known, BUILTINS_LISTED)}"
-        )
+        hint = OF_LIBRARIES if looks_adapted(use) else suggestion(use, known, known, BUILTINS_LISTED)
+        raise NotFound(Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{hint}")
 
 
 # --- what they say of themselves --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalbus import FailureOrigin, PluginInfo, ScorerInfo, TrialLimits
-from evalbus._adapted import LIBRARIES
+from evalbus._adapted import OF_LIBRARIES, looks_adapted
 from evalbus._definition import Plugin as Definition
 from evalbus._definition import Scorer as ScorerDefinition
 from evalbus._plugin import Open
@@ -298,8 +298,8 @@ class Crew:
             hint = suggestion(name, sorted(fitting), sorted(fitting), BUILTINS_LISTED)
             if not fitting:
                 hint = f"; say how the {kind} is reached: command, such as [python, {kind}.py], or address"
-            if scorer and "." in name:
-                hint = f"; of another library there is {', '.join(f'{each}.NAME' for each in LIBRARIES)}"
+            if scorer and looks_adapted(name):
+                hint = OF_LIBRARIES
             message = f"{where}.use: there is no builtin {kind} {name!r}{hint}"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.use")
         return fitting[name]

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from evalbus._context import Context
 from evalbus._definition import Scorer, scorer
 from evalbus._errors import EvalbusError, SettingsInvalid
+from evalbus._failure import Failure, FailureCategory
 from evalbus._item import ScoreTask
 from evalbus._output import Usage
 from evalbus._score import Direction, Score, ScoreDeclaration, ScoreStatus
@@ -105,7 +106,7 @@ def plugin(foreign: Foreign) -> Scorer[Any, Any]:
                 raise
             raise known from error
         found = scores_of_all(scores, promised) if isinstance(scores, Score | Several) else scores
-        return _with_usage([_on_the_edge(score, promised[0]) for score in found], spent)
+        return _with_usage([_within(_on_the_edge(score, promised[0]), promised[0]) for score in found], spent)
 
     for function in (declared, set_up):
         function.__annotations__["settings"] = kind
@@ -185,6 +186,18 @@ def _on_the_edge(score: Score, promised: ScoreDeclaration) -> Score:
         if end is not None and score.value is not None and 0 < abs(score.value - end) <= ROUNDING:
             return _replaced(score, value=end)
     return score
+
+
+def _within(score: Score, promised: ScoreDeclaration) -> Score:
+    """A value beyond its range is none, and it says how to give another range."""
+    low, high = promised.minimum, promised.maximum
+    value = score.value
+    if value is None or ((low is None or value >= low) and (high is None or value <= high)):
+        return score
+    ends = f"{'below' if low is None else f'{low:g}'} to {'above' if high is None else f'{high:g}'}"
+    told = f"the scorer gave {value:g}, and its range is {ends}: say another, as in settings: {{range: [0, 10]}}"
+    failure = Failure(FailureCategory.INTERNAL, told, reason="CONTRACT_BROKEN", retryable=False)
+    return Score.errored(failure, name=score.name, explanation=score.explanation, metadata=score.metadata_json)
 
 
 def _with_usage(scores: Sequence[Score], spent: Sequence[Usage]) -> Sequence[Score]:

@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 from evalbus._definition import THREADS, Scorer
 from evalbus._errors import TrialFailed
@@ -18,7 +18,7 @@ from evalbus._output import Output
 from evalbus._results import scores_of
 from evalbus._score import Score, ScoreDeclaration
 from evalbus._value import Value
-from evalbus.adapters._adapter import SCORES, AdapterError, Foreign, Judge, first_line, plugin
+from evalbus.adapters._adapter import SCORES, AdapterError, Foreign, Judge, Several, first_line, plugin
 from evalbus.adapters._find import imported
 from evalbus.adapters._inputs import accepted_of, best_of, input_of, missing, more_of, output_of, text_of
 from evalbus.adapters._parameters import Parameter, hints_of, parameters_of
@@ -100,6 +100,9 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty
 
 
+Made: TypeAlias = Score | Sequence[Score] | Several
+
+
 def _prepare(found: Any, parameters: Mapping[str, inspect.Parameter], settings: dict[str, Any], *, made: bool) -> Judge:
     function = found(**settings) if made else found
     fixed = {} if made else settings
@@ -107,7 +110,7 @@ def _prepare(found: Any, parameters: Mapping[str, inspect.Parameter], settings: 
     run = _awaited if inspect.iscoroutinefunction(call) else _in_threads(ThreadPoolExecutor(THREADS, "scorer"))
     each = "expected" in parameters
 
-    async def judge(task: ScoreTask) -> Score | Sequence[Score]:
+    async def judge(task: ScoreTask) -> Made:
         given = {
             name: found
             for name, parameter in parameters.items()
@@ -124,20 +127,20 @@ def _prepare(found: Any, parameters: Mapping[str, inspect.Parameter], settings: 
             scores = _scores(await run(function, {**given, "expected": wanted}))
             if isinstance(scores, Score):
                 return scores
-            raise _Several(scores)
+            raise _NoBest(scores)
 
         try:
             return await best_of(accepted, against, ScoreDeclaration())
-        except _Several as several:
+        except _NoBest as several:
             return several.scores
 
     return judge
 
 
-class _Several(Exception):
+class _NoBest(Exception):
     """A function gave several scores, of which none is the best; the first expected answer decides."""
 
-    def __init__(self, scores: Sequence[Score]) -> None:
+    def __init__(self, scores: Sequence[Score] | Several) -> None:
         super().__init__()
         self.scores = scores
 
@@ -191,7 +194,7 @@ def _in_threads(threads: ThreadPoolExecutor) -> Callable[..., Any]:
     return run
 
 
-def _scores(found: Any) -> Score | Sequence[Score]:
+def _scores(found: Any) -> Made:
     """What a function returned as scores: a number, a Score, a number with a reason, or a mapping of either form."""
     if isinstance(found, Score):
         return found
@@ -209,15 +212,17 @@ def _scores(found: Any) -> Score | Sequence[Score]:
     return score_of(found, absent="the function returned None")
 
 
-def _of_mapping(found: Mapping[str, Any]) -> Score | Sequence[Score]:
+def _of_mapping(found: Mapping[str, Any]) -> Score | Several:
     if any(key in found for key in _NUMBERS):
         return _one(found)
     if not found:
         raise no_value("the function returned an empty mapping")
-    return [
-        _one(value, name=str(name)) if isinstance(value, Mapping) else score_of(value, name=str(name))
-        for name, value in found.items()
-    ]
+    return Several(
+        {
+            str(name): _one(value, str(name)) if isinstance(value, Mapping) else score_of(value)
+            for name, value in found.items()
+        }
+    )
 
 
 def _one(found: Mapping[str, Any], name: str = "") -> Score:
@@ -233,7 +238,6 @@ def _one(found: Mapping[str, Any], name: str = "") -> Score:
         found[key],
         why,
         absent="the function returned None",
-        name=name,
         label=label if isinstance(label, str) else "",
         metadata=metadata,
     )

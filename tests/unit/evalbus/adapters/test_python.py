@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from evalbus import (
-    ContractBroken,
     Item,
     Output,
     Score,
@@ -201,9 +200,19 @@ async def test_several_scores_are_named_in_the_settings(module: str) -> None:
     assert scores["calm"].explanation == "no shouting"
 
 
-async def test_several_scores_that_nobody_named_are_a_fault(module: str) -> None:
-    with pytest.raises(ContractBroken, match="length"):
-        await judged(f"{module}.both", "x")
+async def test_several_scores_that_nobody_named_are_a_fault_that_says_what_to_write(module: str) -> None:
+    failure = (await judged(f"{module}.both", "x")).failure
+    assert failure is not None
+    assert (failure.reason, failure.retryable) == ("NO_VALUE", False)
+    assert 'name those to take, as in settings: {scores: ["length", "calm"]}' in failure.message
+
+
+async def test_of_several_scores_those_are_taken_that_are_named(module: str) -> None:
+    found = await ScorerBench(find(f"python:{module}.both"), {"scores": ["calm"]}).scores(Item("q", "x"), Output("Hi!"))
+    assert {name: score.value for name, score in found.items()} == {"calm": 0.0}
+    score = await judged(f"{module}.both", "x", settings={"scores": ["clam"]})
+    assert score.failure is not None
+    assert "gave no value 'clam', which `scores` names; it gave length, calm" in score.failure.message
 
 
 async def test_its_exception_is_a_failure_with_the_traceback(module: str) -> None:
@@ -218,8 +227,12 @@ async def test_item_task_and_an_annotated_output_are_the_objects_of_the_sdk(modu
 
 
 async def test_a_value_outside_of_its_range_is_a_fault_unless_the_settings_allow_it(module: str) -> None:
-    with pytest.raises(ContractBroken, match="range"):
-        await judged(f"{module}.whole", "x")
+    failure = (await judged(f"{module}.whole", "x")).failure
+    assert failure is not None
+    assert (failure.reason, failure.retryable) == ("CONTRACT_BROKEN", False)
+    assert failure.message.startswith(
+        "the scorer gave 2, and its range is 0 to 1: say another, as in settings: {range:"
+    )
     for wrong in ([1], [1, 0], [0, 0]):
         with pytest.raises(SettingsInvalid, match=r"settings\.range: expected \[lowest, highest\]"):
             await judged(f"{module}.whole", "x", settings={"range": wrong})

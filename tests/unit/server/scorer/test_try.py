@@ -88,6 +88,7 @@ def test_a_score_that_is_skipped_or_errored_is_an_answer_too(tried):
     ("words", "reason", "said"),
     [
         (["exact_macth", "--output", "x"], "PLUGIN_UNKNOWN", "did you mean exact_match?"),
+        (["pyton:checks.near", "--output", "x"], "PLUGIN_UNKNOWN", "of another library there is autoevals.NAME,"),
         (["exact_match"], "REQUEST_INVALID", "say what is judged"),
         (["exact_match", "--output", "x", "--output-json", "1"], "REQUEST_INVALID", "exclude each other"),
         (["exact_match", "--output-json", "{"], "REQUEST_INVALID", "--output-json: not JSON"),
