@@ -64,11 +64,13 @@ async def serving(
     commands = frozenset(command.argv for command in allowed.commands)
     parts = Parts(store, Runs(store, Means(plugin_maker(), BUILTINS, commands), bell, most_open=most_open), bell)
     server = Server(parts, Listening(listen, tokens=(token,) if token else ()), allowed, resume=resume)
-    await server.start()
     try:
-        async with Client(server.address, token or None) as client:
-            yield Served(server.address, client, parts, server)
-        await server.stop(grace=0.0)
+        await server.start()
+        try:
+            async with Client(server.address, token or None) as client:
+                yield Served(server.address, client, parts, server)
+        finally:
+            await server.stop(grace=0.0)
     finally:
         store.close()
 
@@ -91,8 +93,10 @@ async def echoing(gate: asyncio.Event | None = None) -> AsyncIterator[str]:
         return Output(item.input)
 
     server = await start_server(echo)
-    yield server.address
-    await server.stop(0.0)
+    try:
+        yield server.address
+    finally:
+        await server.stop(0.0)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:

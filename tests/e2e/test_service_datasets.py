@@ -220,7 +220,7 @@ async def test_a_caller_who_goes_away_has_uploaded_nothing(served: Served, how: 
             call.cancel()
         await channel.close()
         async with asyncio.timeout(60):
-            while served.server._guard._at_work:
+            while served.server._guard.at_work:
                 await asyncio.sleep(0.001)
 
     assert await datasets(served) == []

@@ -271,7 +271,7 @@ async def test_a_run_that_is_starting_when_the_server_ends_is_not_left_at_work(t
         error = await refused(starting)
         assert error.code in ("UNAVAILABLE", "CANCELLED")
         assert served.parts.runs.working == ()
-        assert served.server._guard._at_work == set()
+        assert len(served.server._guard.at_work) == 0
     asking.close()
     silent.close()
 

@@ -320,15 +320,15 @@ async def test_100_watchers_that_go_away_leave_nothing_behind(served: Served) ->
         run = await served.client.start(experiment(address))
         async with aclosing(run.watch(after=0)) as news:
             await anext(news)
-        await until(lambda: not served.server._guard._at_work)
+        await until(lambda: not served.server._guard.at_work)
         tasks, files = len(asyncio.all_tasks()), psutil.Process().num_fds()
 
         channels = [served.channel() for _ in range(100)]
         calls = [stubs(each)[0].WatchRun(run_pb2.WatchRunRequest(run_id=run.id, after_sequence=0)) for each in channels]
         await asyncio.gather(*(call.read() for call in calls))
-        assert len(served.server._guard._at_work) == 100
+        assert len(served.server._guard.at_work) == 100
         await asyncio.gather(*(channel.close() for channel in channels))
-        await until(lambda: not served.server._guard._at_work)
+        await until(lambda: not served.server._guard.at_work)
         await until(lambda: len(asyncio.all_tasks()) <= tasks)
         await until(lambda: psutil.Process().num_fds() <= files + 5)
 
@@ -364,7 +364,7 @@ async def test_100_watchers_that_are_killed_leave_nothing_behind_and_the_run_goe
         await served.client.upload_dataset("d", items(5))
         run = await served.client.start(experiment(address))
         await until(lambda: (going := served.parts.runs.progress(run.id)) is not None and going.in_flight == 5)
-        await until(lambda: not served.server._guard._at_work)
+        await until(lambda: not served.server._guard.at_work)
         me = psutil.Process()
         memory = []
         tasks, files = len(asyncio.all_tasks()), me.num_fds()
@@ -376,10 +376,10 @@ async def test_100_watchers_that_are_killed_leave_nothing_behind_and_the_run_goe
             assert process.stdout is not None
             async with asyncio.timeout(60):
                 assert await process.stdout.readline() == b"all watch\n"
-            assert len(served.server._guard._at_work) == number
+            assert len(served.server._guard.at_work) == number
             process.kill()
             await process.wait()
-            await until(lambda: not served.server._guard._at_work)
+            await until(lambda: not served.server._guard.at_work)
             await until(lambda: len(asyncio.all_tasks()) <= tasks + 5)
             await until(lambda: me.num_fds() <= files + 10)
             memory.append(me.memory_info().rss)
@@ -462,7 +462,7 @@ async def test_when_the_server_stops_its_watchers_hear_how_the_run_ended(served:
         await served.client.upload_dataset("d", items(5))
         run = await served.client.start(experiment(address))
         watchers = [asyncio.create_task(never_dropped(served.client, run.id)) for _ in range(20)]
-        await until(lambda: len(served.server._guard._at_work) == 20)
+        await until(lambda: len(served.server._guard.at_work) == 20)
         await served.server.stop(grace=0.0)
         seen = await asyncio.gather(*watchers)
 

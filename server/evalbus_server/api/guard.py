@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 import structlog
 
+from evalbus_server.api.at_work import STOPPING, AtWork
 from evalbus_server.api.status import to_status
-from evalbus_server.errors import Denied, Reason, ServerError
+from evalbus_server.errors import Denied, Reason, ServerError, Unreachable
 
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"
 _FOREIGN = "/grpc."
@@ -29,7 +30,7 @@ class Guard(grpc.aio.ServerInterceptor):
     def __init__(self, tokens: Sequence[str] = ()) -> None:
         """*tokens* () lets everybody in."""
         self._expected = [f"Bearer {token}".encode() for token in tokens]
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._at_work = AtWork()
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """The handler of a call, guarded."""
@@ -41,10 +42,10 @@ class Guard(grpc.aio.ServerInterceptor):
             return _like(handler, _refuse)
         return handler if method.startswith(_FOREIGN) else _guarded(handler, method, self._at_work)
 
-    async def drain(self, limit: float) -> None:
-        """Wait until no handler is at work any more: gRPC forgets those that it has cancelled before they have ended."""
-        if self._at_work:
-            await asyncio.wait(set(self._at_work), timeout=limit)
+    @property
+    def at_work(self) -> AtWork:
+        """The calls that are open."""
+        return self._at_work
 
     def _knows(self, metadata: Sequence[tuple[str, str | bytes]]) -> bool:
         if not self._expected:
@@ -60,41 +61,32 @@ async def _refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
     await context.abort_with_status(to_status(Denied(Reason.UNAUTHENTICATED, message)))
 
 
-def _guarded(handler: Any, method: str, at_work: set[asyncio.Task[Any]]) -> Any:
+def _guarded(handler: Any, method: str, at_work: AtWork) -> Any:
     if handler.response_streaming:
         behaviour = handler.stream_stream or handler.unary_stream
 
         async def stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            with _listed(at_work):
+            with at_work.listed(method):
                 try:
+                    at_work.refuse_at_the_end()
                     async with contextlib.aclosing(behaviour(request, context)) as messages:
                         async for message in messages:
                             await context.write(message)
                 except BaseException as error:
-                    await _abort(error, context, method)
+                    await _abort(_told(error, at_work), context, method)
 
         return _like(handler, stream)
     behaviour = handler.stream_unary or handler.unary_unary
 
     async def unary(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        with _listed(at_work):
+        with at_work.listed(method):
             try:
+                at_work.refuse_at_the_end()
                 return await behaviour(request, context)
             except BaseException as error:
-                await _abort(error, context, method)
+                await _abort(_told(error, at_work), context, method)
 
     return _like(handler, unary)
-
-
-@contextlib.contextmanager
-def _listed(at_work: set[asyncio.Task[Any]]) -> Iterator[None]:
-    task = asyncio.current_task()
-    assert task is not None
-    at_work.add(task)
-    try:
-        yield
-    finally:
-        at_work.discard(task)
 
 
 def _like(handler: Any, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
@@ -106,6 +98,13 @@ def _like(handler: Any, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[handler.request_streaming, handler.response_streaming]
     return shape(behaviour, handler.request_deserializer, handler.response_serializer)
+
+
+def _told(error: BaseException, at_work: AtWork) -> BaseException:
+    """What the caller of a call that ends with an error is told: that the server stops, if that is what ended it."""
+    if isinstance(error, asyncio.CancelledError) and at_work.is_dismissed:
+        return Unreachable(Reason.SERVER_STOPPING, STOPPING)
+    return error
 
 
 async def _abort(error: BaseException, context: grpc.aio.ServicerContext[Any, Any], method: str) -> None:

@@ -31,6 +31,8 @@ LOOKED_EVERY = 1.0
 """Seconds between two looks whether the database is still there."""
 LAST_GRACE = 1.0
 """Seconds for calls that are still open when everything else has ended."""
+UNDOING = 5.0
+"""Seconds for those that are told to end, to take back what they have done so far."""
 
 _log = structlog.get_logger("evalbus.api")
 
@@ -105,8 +107,9 @@ class Server:
                 await asyncio.wait([task])
         await runs.close(grace=grace)
         bell.silence()  # watchers end by themselves: those that gRPC has to cancel leave tracebacks
+        await self._guard.at_work.dismiss(LAST_GRACE, UNDOING)  # gRPC would tell callers nothing of why
         await self._server.stop(LAST_GRACE)
-        await self._guard.drain(LAST_GRACE)
+        await self._guard.at_work.drain(LAST_GRACE)  # the database is closed next
         await runs.close(grace=0.0)  # whatever was starting all the while
 
 

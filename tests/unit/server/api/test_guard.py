@@ -65,8 +65,8 @@ class Calls:
 
 
 @asynccontextmanager
-async def served(calls: Calls, *tokens: str) -> AsyncIterator[Any]:
-    server = grpc.aio.server(interceptors=[Guard(tokens)])
+async def served(calls: Calls, *tokens: str, guard: Guard | None = None) -> AsyncIterator[Any]:
+    server = grpc.aio.server(interceptors=[guard or Guard(tokens)])
     handlers: dict[str, Any] = {
         "unary": grpc.unary_unary_rpc_method_handler(calls.unary),
         "stream": grpc.unary_stream_rpc_method_handler(calls.stream),
@@ -175,6 +175,20 @@ async def test_a_caller_who_cancels_cancels_the_handler_and_nothing_is_logged() 
                 await calls.closed.wait()
 
     assert logs == []
+
+
+async def test_a_call_that_is_dismissed_says_that_the_server_stops_once_it_has_ended_its_work() -> None:
+    calls, guard = Calls(), Guard()
+    async with served(calls, guard=guard) as channel, asyncio.timeout(60):
+        waiting = asyncio.ensure_future(channel.unary_unary("/t.T/waits")(b""))
+        await calls.entered.wait()
+        await guard.at_work.dismiss(0, 60)
+        assert calls.closed.is_set() and len(guard.at_work) == 0
+        dismissed = await failure(waiting)
+        late = await failure(channel.unary_unary("/t.T/unary")(b""))
+
+    for error in (dismissed, late):
+        assert (error.code(), reason_of(error)) == (grpc.StatusCode.UNAVAILABLE, "SERVER_STOPPING")
 
 
 async def test_a_stream_whose_listener_goes_away_is_closed_at_once() -> None:
