@@ -22,9 +22,12 @@ from evalbus_server.model.formats import format_checker
 from evalbus_server.model.patterns import Pattern
 
 MOST_REFERENCES = 1_000_000
-"""References that are followed for one document; alternatives that refer to the whole double them with each level."""
+"""References that are met for one document."""
 
-_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
+_BY_CALLER = {"$dynamicRef", "$recursiveRef"}
+"""References whose meaning depends on the way that led to them."""
+_REFERENCES = {"$ref", *_BY_CALLER}
+_AT_WORK = object()
 
 
 class Endless(Exception):
@@ -45,7 +48,8 @@ class SafeSchema:
         """
         checker = format_checker(base)
         base.check_schema(schema, format_checker=_without_patterns(checker))
-        self._keywords = _Keywords(_checked(schema), base.VALIDATORS)
+        patterns, keywords = _checked(schema)
+        self._keywords = _Keywords(patterns, base.VALIDATORS, remembers=not keywords & _BY_CALLER)
         made: Any = extend(base, self._keywords.by_name)  # type: ignore[no-untyped-call]
         self._validator = made(schema, registry=REGISTRY, format_checker=checker if formats else None)
 
@@ -67,14 +71,14 @@ def _without_patterns(checker: FormatChecker) -> FormatChecker:
     return left
 
 
-def _checked(schema: Any) -> dict[str, Pattern]:
-    """The patterns of a schema, compiled.
+def _checked(schema: Any) -> tuple[dict[str, Pattern], set[str]]:
+    """The patterns of a schema, compiled, and the keywords in it.
 
     Raises:
         ValueError: one is none, a reference leads out of the schema or nowhere, or something is not supported.
     """
     if not isinstance(schema, Mapping):
-        return {}
+        return {}, set()
     root = specification_with(str(schema.get("$schema", "")), default=DRAFT202012).create_resource(schema)
     patterns: dict[str, Pattern] = {}
     keywords: set[str] = set()
@@ -84,7 +88,7 @@ def _checked(schema: Any) -> dict[str, Pattern]:
             patterns[written] = Pattern(written)
     if {"patternProperties", "unevaluatedProperties"} <= keywords:
         raise ValueError("patternProperties and unevaluatedProperties do not go together here")
-    return patterns
+    return patterns, keywords
 
 
 def _parts(resource: Resource[Any], resolver: Any, seen: set[int]) -> Iterator[Mapping[str, Any]]:
@@ -126,8 +130,10 @@ def _plain(entry: Any) -> Any:
 class _Keywords:
     """The keywords that could take for ever: patterns by RE2 in place of Python's own, equal values, references."""
 
-    def __init__(self, patterns: Mapping[str, Pattern], usual: Mapping[str, Any]) -> None:
+    def __init__(self, patterns: Mapping[str, Pattern], usual: Mapping[str, Any], *, remembers: bool) -> None:
+        """*remembers*: what a reference came to for a part of the document is the same each time."""
         self._patterns = patterns
+        self._remembers = remembers
         self._here = threading.local()
         self._looks: dict[int, frozenset[str]] = {}
         """Of each `enum` of the schema, by its id: the schema stays as long as this."""
@@ -143,13 +149,32 @@ class _Keywords:
     def begin(self) -> None:
         """Count the references of a document anew, in this thread."""
         self._here.left = MOST_REFERENCES
+        self._here.known = {}
 
     def _counted(self, follow: Any) -> Any:
+        """Follow a reference once for each part of the document.
+
+        Alternatives that refer to the whole would double the work with each level: a tree of 20 levels took an hour.
+        """
+
         def counted(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
             self._here.left -= 1
             if self._here.left < 0:
                 raise Endless
-            yield from follow(validator, reference, instance, schema) or ()
+            if not self._remembers:
+                yield from follow(validator, reference, instance, schema) or ()
+                return
+            known, place = self._here.known, (id(schema), id(instance))
+            told, *_ = known.get(place, (None,))
+            if told is _AT_WORK:  # it refers to itself, with nothing between
+                raise Endless
+            if told is None:
+                known[place] = (_AT_WORK, schema, instance)  # both are kept, so that their ids stay theirs
+                faults = list(follow(validator, reference, instance, schema) or ())
+                known[place] = (faults[0].message if faults else "", schema, instance)
+                yield from faults
+            elif told:
+                yield ValidationError(told)
 
         return counted
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from evalbus import ScoreStatus, SettingsInvalid, Value
+from evalbus_server.model.json_schema import SafeSchema
 from evalbus_server.scorer.builtin.json_diff import Comparison
 from evalbus_server.scorer.builtin.list_contains import _best_sum
 from tests.unit.server.scorer.asking import failure_of, score_of, value_of
@@ -58,6 +60,9 @@ PERSON = {
     "additionalProperties": False,
     "$defs": {"age": {"type": "integer", "minimum": 0}},
 }
+
+
+KINDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"kind": st.sampled_from("abc")})
 
 
 class TestJsonSchemaValid:
@@ -165,16 +170,62 @@ class TestJsonSchemaValid:
         assert score.value == 0.0
         assert score.explanation.endswith("is not one of -50000, -49999, -49998, -49997, -49996, …")
 
-    async def test_alternatives_that_double_with_each_level_end(self, monkeypatch):
+    @pytest.mark.parametrize("way", ["anyOf", "oneOf"])
+    async def test_alternatives_that_double_with_each_level_are_followed_once(self, way):
+        kinds = [{"properties": {"of": {"$ref": "#"}, "kind": {"const": kind}}, "required": ["kind"]} for kind in "ab"]
+        right: dict[str, Any] = {"kind": "b"}
+        wrong: dict[str, Any] = {"kind": "c"}
+        for level in range(30):  # years, if they were not
+            right, wrong = ({"of": inside, "kind": "ab"[level % 2]} for inside in (right, wrong))
+        assert await value_of("json_schema_valid", right, schema={way: kinds}) == 1.0
+        assert await value_of("json_schema_valid", wrong, schema={way: kinds}) == 0.0
+
+    async def test_what_a_reference_came_to_is_remembered_for_one_part_and_one_document(self):
+        number, text = {"type": "integer"}, {"type": "string"}
+        schema = {
+            "$defs": {"number": number, "text": text},
+            "properties": {"a": {"$ref": "#/$defs/number"}, "b": {"$ref": "#/$defs/text"}},
+            "additionalProperties": {"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/text"}]},
+        }
+        same = "x"
+        for output, value in (
+            ({"a": 1, "b": same, "c": 1, "d": same, "e": 1}, 1.0),
+            ({"a": same, "b": same}, 0.0),
+            ({"a": 1, "b": 1}, 0.0),
+            ({"c": same, "d": 1, "e": None}, 0.0),
+            ({"c": same, "d": 1, "e": same}, 1.0),
+        ):
+            assert await value_of("json_schema_valid", output, schema=schema) == value
+
+    @given(
+        st.recursive(KINDS, lambda inner: st.builds(dict, KINDS, of=inner | st.lists(inner, max_size=2)), max_leaves=6)
+    )
+    @pytest.mark.parametrize("way", ["anyOf", "oneOf"])
+    def test_following_once_finds_what_following_each_time_does(self, way, document):
+        kinds = [{"properties": {"of": {"$ref": "#/$defs/of"}, "kind": {"const": kind}}} for kind in "aab"]
+        several = {"anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}}]}
+        schema = {"$defs": {"of": several}, "type": "object", way: kinds}
+        plain = Draft202012Validator(schema).is_valid(document)
+        assert (not list(SafeSchema(schema).faults(document))) == plain
+
+    async def test_references_by_their_caller_are_not_remembered(self):
+        schema = {
+            "$id": "https://example.com/strict",
+            "$dynamicAnchor": "node",
+            "type": "object",
+            "properties": {"left": {"$dynamicRef": "#node"}, "right": {"$dynamicRef": "#node"}},
+            "required": ["n"],
+        }
+        assert await value_of("json_schema_valid", {"n": 1, "left": {"n": 2}, "right": {"n": 3}}, schema=schema) == 1.0
+        assert await value_of("json_schema_valid", {"n": 1, "left": {"n": 2, "right": {}}}, schema=schema) == 0.0
+
+    async def test_more_references_than_any_document_needs_end(self, monkeypatch):
         module = import_module("evalbus_server.model.json_schema")
-        monkeypatch.setattr(module, "MOST_REFERENCES", 5_000)
-        kinds = [{"properties": {"of": {"$ref": "#"}, "kind": {"const": kind}}} for kind in "ab"]
-        output: dict[str, Any] = {"kind": "c"}
-        for _ in range(60):
-            output = {"of": output, "kind": "a"}
-        score = await score_of("json_schema_valid", output, schema={"anyOf": kinds})
+        monkeypatch.setattr(module, "MOST_REFERENCES", 100)
+        schema = {"items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
+        assert await value_of("json_schema_valid", list(range(100)), schema=schema) == 1.0
+        score = await score_of("json_schema_valid", list(range(101)), schema=schema)
         assert failure_of(score).reason == "SCHEMA_ENDLESS"
-        assert await value_of("json_schema_valid", output["of"]["of"] | {"of": {}}, schema={"anyOf": kinds}) == 1.0
 
     async def test_a_number_that_is_too_large_is_errored_and_not_asked_again(self):
         score = await score_of("json_schema_valid", Value("1e999", "json"), schema={"multipleOf": 0.01})
