@@ -70,6 +70,8 @@ class Combined(Scorer[Any, Any]):
         Raises:
             PluginInvalid: they do not go together; the text says what to change.
         """
+        if not isinstance(name, str):
+            raise PluginInvalid(f'the name comes first, as in weighted_blend("quality", …), not {name!r}')
         names = [each.name for each in parts]
         if not parts:
             raise PluginInvalid(f"scorer {name!r}: it has no parts")

@@ -113,15 +113,18 @@ def some(seats: Sequence[Seat]) -> Judging:
 
 
 def most(seats: Sequence[Seat]) -> Judging:
-    """1 if more than half of the parts that apply pass."""
+    """1 if more than half of the parts that apply pass; the others may decide whatever one that broke would have said."""
     scores = yield seats
+    said = [passes(seat, score.value) for seat, score in zip(seats, scores, strict=True) if score.value is not None]
+    passed, unsaid = sum(said), sum(score.failure is not None for score in scores)
+    all_sure = 2 * passed > len(said) + unsaid  # even if all of those miss
+    none_sure = 2 * (passed + unsaid) <= len(said) + unsaid  # even if all of those pass
     broken = _broken(seats, scores)
-    if broken is not None:
+    if broken is not None and not all_sure and not none_sure:
         return broken
-    passed = [passes(seat, score.value) for seat, score in zip(seats, scores, strict=True) if score.value is not None]
-    if not passed:
+    if not said:
         return Score.skipped(f"no part applies: {_why(seats, scores)}")
-    return Score.scored(2 * sum(passed) > len(passed), f"{sum(passed)} of {len(passed)} pass")
+    return Score.scored(2 * passed > len(said), f"{passed} of {len(said) + unsaid} pass")
 
 
 def stages(seats: Sequence[Seat]) -> Judging:

@@ -17,7 +17,7 @@ from evalbus._score import Score
 class Sampled(Scorer[Any, Any]):
     """A scorer that skips the trials which are not in its sample. Made by `sampled`."""
 
-    def __init__(self, of: Scorer[Any, Any], share: float, name: str | None = None) -> None:
+    def __init__(self, of: Scorer[Any, Any], share: Any, name: str | None = None) -> None:
         """Sample another scorer.
 
         Raises:
@@ -25,8 +25,8 @@ class Sampled(Scorer[Any, Any]):
         """
         if not isinstance(of, Scorer):
             raise PluginInvalid(f"a scorer is a function decorated with @scorer, or a combination of such, not {of!r}")
-        if not 0 < share <= 1:
-            raise PluginInvalid(f"{name or of.name}: a share is above 0 and at most 1, not {share:g}")
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise PluginInvalid(f"{name or of.name}: a share is above 0 and at most 1, not {share!r}")
         self._of = of
         self._share = share
         self.holds_threads = of.holds_threads  # type: ignore[misc]  # it is this one's only

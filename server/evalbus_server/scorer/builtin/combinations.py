@@ -232,7 +232,11 @@ _ABOUT = {
     "most_of": (
         MOST_OF,
         TeamSettings,
-        """1 if more than half of several builtins pass their thresholds, else 0. Those that are SKIPPED take no part.""",
+        """1 if more than half of several builtins pass their thresholds, else 0.
+
+    Those that are SKIPPED take no part; if all are, so is the score. One that could not judge makes it ERRORED, unless
+    the others decide without it.
+    """,
     ),
     "cascade": (
         CASCADE,

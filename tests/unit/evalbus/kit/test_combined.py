@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -102,7 +102,15 @@ async def test_blending_never_leaves_the_range_of_its_parts():
         (most_of, [1, 1, 0], 1),
         (most_of, [1, 0], 0),
         (most_of, [1, "skip"], 1),
-        (most_of, [1, 1, "fail"], "ERRORED"),
+        (most_of, [1, 1, "fail"], 1),
+        (most_of, [1, 0, "fail"], "ERRORED"),
+        (most_of, [0, 0, "fail"], 0),
+        (most_of, [0, "fail"], 0),
+        (most_of, [1, "fail"], "ERRORED"),
+        (most_of, [1, 1, 1, "fail", "fail"], 1),
+        (most_of, [1, 1, "skip", "fail", "fail"], "ERRORED"),
+        (most_of, ["skip", "fail"], "ERRORED"),
+        (most_of, ["fail"], "ERRORED"),
         (most_of, ["skip"], "SKIPPED"),
     ],
 )
@@ -323,6 +331,11 @@ async def test_a_part_that_breaks_its_promise_or_crashes_errors_the_whole(how):
         (lambda: weighted_blend("b", saying("x", 1), saying("y", 1, declared=LOWER)), "negate it first"),
         (lambda: cascade("c", saying("x", 1, declared=LOWER), saying("y", 1, declared=LOWER)), "accept or reject"),
         (lambda: sampled(saying("x", 1), 0), "above 0"),
+        (lambda: sampled(saying("x", 1), cast(Any, "half")), "above 0 and at most 1, not 'half'"),
+        (
+            lambda: weighted_blend(cast(Any, saying("x", 1)), saying("y", 1)),
+            'the name comes first, as in weighted_blend\\("quality"',
+        ),
         (lambda: sampled(PLAIN, 0.5), "a scorer is a function"),
     ],
 )
