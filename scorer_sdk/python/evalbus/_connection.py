@@ -208,6 +208,17 @@ def _channel(address: str, tls: Tls | None) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots), options=(*_OPTIONS, *name))
 
 
+_OF_TLS = {
+    "CERTIFICATE_VERIFY_FAILED": (
+        "its certificate is not trusted; name the one that signed it: Tls(root_certificates=…) in a program, "
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH on the command line"
+    ),
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; leave tls= away in a program, https:// on the command line",
+    "Socket closed": "it hung up; if it speaks TLS, say tls=True in a program, https:// in front on the command line",
+}
+"""What gRPC says of an end that does not fit the other, and what to do about it."""
+
+
 def _is_lost(error: grpc.aio.AioRpcError) -> bool:
     """Whether gRPC has lost what the server said, since something was being sent just then."""
     return error.code() is grpc.StatusCode.INTERNAL and error.details() == _BROKEN
@@ -225,6 +236,7 @@ def _failed(error: grpc.aio.AioRpcError, address: str) -> CallFailed:
     if code == "UNAVAILABLE":
         if "://" in address and not address.startswith("dns:"):
             said = "it is a URL; write host:port"
+        said = next((text for sign, text in _OF_TLS.items() if sign in said), said)
         return CallFailed("SERVER_UNREACHABLE", f"the server at {address} cannot be reached: {said}", code)
     if code == "UNIMPLEMENTED" and not _details(error):
         said = f"what listens at {address} is no evalbus server, or an older one; is it the address of a plugin?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -34,6 +35,7 @@ app.add_typer(proto.app, name="proto")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (that of the process by default) and exit with its code."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it writes of each broken handshake between our lines
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words
     sys.exit(guarded(lambda: app(words, prog_name="evalbus", standalone_mode=False), as_json=as_json))

@@ -120,6 +120,29 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "ipv4:[::1]:1: Tls handshake failed: SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED: self signed certificate",
+            "not trusted",
+        ),
+        ("Tls handshake failed (TSI_PROTOCOL_FAILURE): WRONG_VERSION_NUMBER: OK", "does not speak TLS"),
+        ("last error: UNAVAILABLE: ipv4:127.0.0.1:50063: Socket closed", "if it speaks TLS, say tls=True"),
+        ("Failed to connect to remote host: Connection refused", "Connection refused"),
+    ],
+)
+async def test_an_end_that_does_not_fit_the_other_is_told_with_what_to_do(said: str, told: str) -> None:
+    fake = Fake()
+    fake.answer = lambda _: refusal(grpc.StatusCode.UNAVAILABLE, "", said)
+    async with talking(fake) as client:
+        with pytest.raises(CallFailed) as caught:
+            await client.get("r9")
+
+    assert caught.value.reason == "SERVER_UNREACHABLE"
+    assert told in str(caught.value)
+
+
 async def test_a_refusal_is_raised_with_its_reason_message_and_code() -> None:
     fake = Fake()
     fake.answer = lambda _: refusal(grpc.StatusCode.NOT_FOUND, "RUN_NOT_FOUND", "there is no run 'r9'")
