@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,12 +21,13 @@ from evalbus import Failure, Item, Output, Score, Usage, scorer, target
 from evalbus._definition import Plugin as Definition
 from evalbus_server import logs
 from evalbus_server.app import App, embedded
-from evalbus_server.errors import Invalid, Reason
+from evalbus_server.errors import Invalid, Reason, StoreTrouble
 from evalbus_server.model.event import Event, TrialsEnded
 from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Outcome, Run, Verdict
 from evalbus_server.model.summary import Summary
 from evalbus_server.model.trial import StoredResult, epoch_of, position_of
+from evalbus_server.plugin.conversation import one_line
 from evalbus_server.runner.documents import read_document
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.runner.line import Progress
@@ -33,6 +35,10 @@ from evalbus_server.store import open_reader
 from evalbus_server.watch.follow import Notice
 
 PAGE = 256
+TOLD = 3
+"""Trials that could not be done whose failures a report tells."""
+LONGEST_TOLD = 300
+"""Characters of each."""
 
 Function: TypeAlias = Callable[..., Any]
 """A target or a scorer: a plain function, or one that is decorated with `evalbus.target` or `evalbus.scorer`."""
@@ -96,8 +102,20 @@ class RunReport:
                 after = (position_of(page[-1].trial_id), epoch_of(page[-1].trial_id))
 
     def __str__(self) -> str:
-        """The numbers and the verdict, for people."""
-        return _text(self.summary)
+        """The numbers and the verdict, for people, and what the first trials say that could not be done."""
+        return "\n".join([_text(self.summary), *self._failures()])
+
+    def _failures(self) -> Iterator[str]:
+        if not self.run.counts.errored:
+            return
+        with suppress(StoreTrouble), open_reader(self.db) as reader:  # its database may be gone
+            for stored in reader.results(self.run, outcomes=[Outcome.ERRORED], limit=TOLD):
+                result = _result(stored, self.run)
+                scored = [(f" {key}", score.failure) for key, score in result.scores.items()]
+                where, failure = next((each for each in scored if each[1] is not None), ("", result.failure))
+                if failure is not None:
+                    said = one_line(failure.message, LONGEST_TOLD) or failure.reason
+                    yield f"  {result.item.id} epoch {result.epoch}{where}: {said}"
 
     __repr__ = __str__  # pytest shows this of what an assertion is about
 

@@ -274,3 +274,33 @@ def test_a_run_prints_nothing():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (ended.stdout, ended.stderr) == ("", "")
+
+
+def test_a_report_says_what_could_not_be_done():
+    def sometimes(item: Item) -> str:
+        if item.input.text != "1+1":
+            raise ZeroDivisionError(f"division\nof {item.input.text} by zero")
+        return "2"
+
+    def strict(output: Output) -> float:
+        raise ValueError("nothing is good enough")
+
+    items = [*SUMS, *({"id": f"more-{n}", "input": "5/0"} for n in range(5))]
+    report = evalbus_server.run({"dataset": items}, target=sometimes, scorers=[strict])
+
+    assert [line for line in str(report).splitlines() if "epoch" in line] == [
+        "  a epoch 1 strict: ValueError: nothing is good enough",
+        "  b epoch 1: ZeroDivisionError: division of 2+3 by zero",
+        "  c epoch 1: ZeroDivisionError: division of 4+4 by zero",
+    ]
+
+
+def test_a_report_whose_database_is_gone_says_the_rest(tmp_path):
+    def broken(item: Item) -> str:
+        raise ZeroDivisionError
+
+    report = evalbus_server.run({"dataset": SUMS}, target=broken, scorers=["exact_match"], db=tmp_path / "x.db")
+    for file in tmp_path.iterdir():
+        file.unlink()
+
+    assert "3 errored" in str(report)
