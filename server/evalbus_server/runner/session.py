@@ -232,16 +232,19 @@ def _end_of(floor: Floor, working: Working) -> tuple[RunState, str]:
     if working.ending is RunState.CANCELLED and counts.pending == 0:
         floor.store.give_up_retry(working.run.id)
         return RunState.COMPLETED, RETRY_CANCELLED
+    reason = f"{working.reason}{_left_unscored(floor, working)}"
     if working.ending is RunState.ABORTED:
-        return _broken_off(floor, working, f"{working.reason}{_left_unscored(floor, working.run)}")
+        return _broken_off(floor, working, reason)
     if working.ending is not None:
-        return working.ending, working.reason
+        return working.ending, reason
     return _broken_off(floor, working, f"{Reason.INTERNAL}: {left} trials are left over")
 
 
-def _left_unscored(floor: Floor, run: Run) -> str:
-    """What a limit has left half done, for the reason of the end."""
-    outputs = floor.store.waiting_count(run)
+def _left_unscored(floor: Floor, working: Working) -> str:
+    """What the end has left half done, for its reason: scorers are not asked any more either."""
+    if not working.experiment.keep.outputs:  # what is not judged is not kept
+        return ""
+    outputs = floor.store.waiting_count(working.run)
     many = "1 output is stored and not scored" if outputs == 1 else f"{outputs:,} outputs are stored and not scored"
     return f"; {many}" if outputs else ""
 

@@ -176,8 +176,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PauseRun(self, request, context):
-        """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
-        that is PAUSED already is returned as it is.
+        """Pauses a run: nothing more is asked of any plugin, what is in flight finishes, then it is PAUSED until it is resumed.
+        Outputs that scorers were not asked about are scored then. A run that is PAUSED already is returned as it is.
 
         Errors:
 

@@ -63,8 +63,8 @@ class RunServiceStub:
     * FAILED_PRECONDITION: another process carries the run out. Ask that one.
     """
     PauseRun: _aio.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]
-    """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
-    that is PAUSED already is returned as it is.
+    """Pauses a run: nothing more is asked of any plugin, what is in flight finishes, then it is PAUSED until it is resumed.
+    Outputs that scorers were not asked about are scored then. A run that is PAUSED already is returned as it is.
 
     Errors:
 
@@ -241,8 +241,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.PauseRunRequest,
         context: _aio.ServicerContext[_run_pb2.PauseRunRequest, _abc.Awaitable[_run_pb2.PauseRunResponse]],
     ) -> _abc.Awaitable[_run_pb2.PauseRunResponse]:
-        """Pauses a run: no further trials are asked, those in flight finish, then it is PAUSED until it is resumed. A run
-        that is PAUSED already is returned as it is.
+        """Pauses a run: nothing more is asked of any plugin, what is in flight finishes, then it is PAUSED until it is resumed.
+        Outputs that scorers were not asked about are scored then. A run that is PAUSED already is returned as it is.
 
         Errors:
 

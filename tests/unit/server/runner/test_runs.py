@@ -801,6 +801,41 @@ async def test_a_paused_run_finishes_what_is_in_flight_and_goes_on_when_resumed(
         assert (ended.state, ended.counts.passed) == (RunState.COMPLETED, 40)
 
 
+@pytest.mark.parametrize("end", ["pause", "stop"])
+async def test_a_halted_run_says_how_many_outputs_scorers_were_not_asked_about(tmp_path: Path, end: str):
+    """Or it would look as if the target had answered nothing."""
+    gate, judged = Gate(), 0
+
+    @scorer_plugin("judge")
+    async def judge(item: Item, output: Output) -> float:
+        nonlocal judged
+        judged += 1
+        return 1.0
+
+    plugins = {**target_of(gate.answer), "judge": judge}
+    async with desk(tmp_path, numbered(40)) as d:
+        run = await d.runs.start(d.experiment(plugins, limits={"concurrency": 4}), given=plugins)
+        await until(lambda: gate.asked == 4)
+        if end == "pause":
+            d.runs.pause(run.id)
+        else:
+            stopping = asyncio.ensure_future(d.runs.stop(run.id, grace=60.0))
+            await until(lambda: d.runs._floor.working[run.id].asked_to_end.is_set())
+        gate.open.set()
+        halted = await d.runs.wait(run.id)
+
+        assert halted.reason in (
+            "PAUSED: on request; 4 outputs are stored and not scored",
+            "INTERRUPTED: stopped before it was done; 4 outputs are stored and not scored",
+        )
+        assert (halted.counts.done, judged) == (0, 0)
+        if end == "stop":
+            await stopping
+        await d.runs.resume(run.id, given=plugins)
+        ended = await d.runs.wait(run.id)
+        assert (ended.state, ended.reason, ended.counts.passed, gate.asked) == (RunState.COMPLETED, "", 40, 40)
+
+
 async def test_what_cannot_be_resumed_is_refused(tmp_path: Path):
     """A finished run, one at work, and one whose plugin is another build now."""
 
