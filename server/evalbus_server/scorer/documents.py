@@ -15,6 +15,17 @@ _SKIPPING = json.JSONDecoder(parse_float=str, parse_int=str)
 """Reads a value to know where it ends; numbers are not even made."""
 
 
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+_SIMPLE = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
+"""Reads a list at once whose entries are texts and numbers."""
+_SIMPLE_KINDS = {str, _Number}
+
+
 def find_in(value: Value, steps: Sequence[str | int]) -> Value | None:
     """What stands at *steps* (keys and indexes) in a JSON document; None if there is nothing, or it is no JSON.
 
@@ -40,6 +51,9 @@ def find_in(value: Value, steps: Sequence[str | int]) -> Value | None:
 
 def entries(document: str) -> list[Value]:
     """The entries of a JSON list; the text begins with its bracket."""
+    found = _SIMPLE.decode(document)
+    if all(type(entry) in _SIMPLE_KINDS for entry in found):
+        return [Value(str(entry), "text" if type(entry) is str else "json") for entry in found]
     return [_cut(document, place)[0] for place in _entry_places(document, 0)]
 
 

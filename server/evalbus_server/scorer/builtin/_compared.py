@@ -30,6 +30,9 @@ NO_EXPECTED = Score.skipped("the item has no expected answer")
 FULL = Score.scored(1.0)
 NONE = Score.scored(0.0)
 
+MOST_READ = 100_000_000
+"""Characters of an output that are read for one score at most: as often as there are expected answers."""
+
 _EMPTY = Value("")
 _SHOWN = 100
 
@@ -91,6 +94,9 @@ def best_of(task: ScoreTask, prepare: Callable[[str], T], judge: Callable[[T, T,
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
+    often = read_too_often(actual.body, len(accepted))
+    if often is not None:
+        return often
     text = prepare(actual.body)
     best: Score | None = None
     for expected in accepted:
@@ -165,6 +171,17 @@ def too_long(name: str, left: int, right: int, what: str = "characters") -> Scor
         "TEXT_TOO_LONG",
         f"texts of {left:,} and {right:,} {what} that differ in so many places are too long for {name}; compare a part "
         "of them with `map`",
+    )
+
+
+def read_too_often(text: str, among: int, most: int = MOST_READ) -> Score | None:
+    """The score where comparing an output with each of so many expected answers would take too long; else None."""
+    if len(text) * among <= most:
+        return None
+    return unjudged(
+        "TEXT_TOO_LONG",
+        f"an output of {len(text):,} characters is too long to be compared with {among:,} expected answers; compare a "
+        "part of it with `map`",
     )
 
 

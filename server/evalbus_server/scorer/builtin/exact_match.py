@@ -53,10 +53,10 @@ def exact_match(task: ScoreTask, state: Prepare) -> Score:
     if not accepted:
         return NO_EXPECTED
     actual = actual_of(task)
-    for expected in accepted:
-        if _same(actual, expected, state):
-            return FULL
-    if actual.kind == "json" and _is_the_whole_list(actual, task, state):
+    said = _Said(actual, state)
+    if any(map(said.is_same_as, accepted)):
+        return FULL
+    if actual.kind == "json" and _is_the_whole_list(said, task):
         return _LIST_OF_THEM
     others = len(accepted) - 1
     more = f" or {others} other{'s' if others > 1 else ''}" if others else ""
@@ -68,24 +68,55 @@ _LIST_OF_THEM = Score.scored(
 )
 
 
-def _is_the_whole_list(actual: Value, task: ScoreTask, prepare: Prepare) -> bool:
-    whole = (task.inputs.get("expected") if task.inputs else None) or task.item.expected
-    return whole is not None and whole.kind == "json" and _same(actual, whole, prepare)
+class _Said:
+    """What is judged, made ready once, however many answers are expected."""
+
+    __slots__ = ("_document", "_prepare", "_text", "_value")
+
+    def __init__(self, value: Value, prepare: Prepare) -> None:
+        self._value, self._prepare = value, prepare
+        self._text: str | None = None
+        self._document: Any = _UNREAD
+
+    def is_same_as(self, expected: Value) -> bool:
+        """Whether an expected answer says the same."""
+        left, right = self._value.body, expected.body
+        if not isinstance(left, str) or not isinstance(right, str):
+            return left == right
+        if left == right:
+            return True
+        texts = (self._value.kind == "text") + (expected.kind == "text")
+        if texts:
+            if self._text is None:
+                self._text = self._prepare(left)
+            if self._text == self._prepare(right):
+                return True
+        if texts == 2:
+            return False
+        if self._document is _UNREAD:
+            self._document = _read(left)
+        if self._document is _NONE:
+            return False
+        document = _read(right)
+        try:
+            return document is not _NONE and _same_json(self._document, document, self._prepare)
+        except RecursionError:
+            return False
 
 
-def _same(actual: Value, expected: Value, prepare: Prepare) -> bool:
-    left, right = actual.body, expected.body
-    if not isinstance(left, str) or not isinstance(right, str):
-        return left == right
-    texts = (actual.kind == "text") + (expected.kind == "text")
-    if left == right or (texts and prepare(left) == prepare(right)):
-        return True
-    if texts == 2:
-        return False
+def _read(text: str) -> Any:
     try:
-        return _same_json(read_exactly(left), read_exactly(right), prepare)
-    except (ValueError, RecursionError):  # a text that is no JSON
-        return False
+        return read_exactly(text)
+    except ValueError:  # a text that is no JSON
+        return _NONE
+
+
+_UNREAD, _NONE = object(), object()
+
+
+def _is_the_whole_list(said: _Said, task: ScoreTask) -> bool:
+    whole = (task.inputs.get("expected") if task.inputs else None) or task.item.expected
+    return whole is not None and whole.kind == "json" and said.is_same_as(whole)
 
 
 def _same_json(left: Any, right: Any, prepare: Prepare) -> bool:

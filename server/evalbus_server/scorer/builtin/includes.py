@@ -18,6 +18,7 @@ from evalbus_server.scorer.builtin._compared import (
     actual_of,
     not_text,
     preparation,
+    read_too_often,
     setting,
 )
 
@@ -49,6 +50,9 @@ def includes(task: ScoreTask, settings: IncludesSettings, state: Prepare) -> Sco
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
+    often = read_too_often(actual.body, len(accepted))
+    if often is not None:
+        return often
     text = state(actual.body)
     missing = ""
     for expected in accepted:

@@ -19,6 +19,7 @@ from evalbus_server.scorer.builtin._compared import (
     accepted_of,
     actual_of,
     not_text,
+    read_too_often,
     setting_list,
     unjudged,
 )
@@ -61,12 +62,19 @@ def json_diff(task: ScoreTask, settings: JsonDiffSettings, state: Abstain) -> Sc
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
-    found = _document(actual)
+    often = read_too_often(actual.body, len(accepted))
+    if often is not None:
+        return often
+    return _best(_document(actual), accepted, settings, state)
+
+
+def _best(found: Any, accepted: Sequence[Value], settings: JsonDiffSettings, abstain: Abstain) -> Score:
+    """The best score of a document against each expected one."""
     best: Score | None = None
     for expected in accepted:
         if not isinstance(expected.body, str):
             return not_text(expected, "expected answer")
-        comparison = Comparison(state, settings.ignore, MOST_WORK // len(accepted))
+        comparison = Comparison(abstain, settings.ignore, MOST_WORK // len(accepted))
         try:
             value = comparison.of(*_of_one_kind(found, _document(expected)))
         except _TooLong:

@@ -17,6 +17,7 @@ from evalbus_server.scorer.builtin._compared import (
     not_text,
     preparation,
     quoted,
+    read_too_often,
     setting,
 )
 from evalbus_server.scorer.builtin._numbers import Found, NumberReader, NumberSettings
@@ -59,15 +60,19 @@ def match(task: ScoreTask, settings: MatchSettings, state: _State) -> Score:
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
+    often = read_too_often(actual.body, len(accepted))
+    if often is not None:
+        return often
     text = state.prepare(actual.body)
     numbers = _numbers(state.numbers, actual.body, settings.location) if settings.numeric else []
+    there = frozenset(numbers)
     compared = False
     for expected in accepted:
         if not isinstance(expected.body, str):
             return not_text(expected, "expected answer")
         number = state.numbers.whole(expected.body) if settings.numeric else None
         if number is not None:
-            if number in numbers:
+            if number in there:
                 return Score.scored(1.0, answer=Value(str(number)))
             compared = True
         elif _stands(text, state.prepare(expected.body), settings.location):

@@ -19,6 +19,7 @@ from evalbus_server.scorer.builtin._compared import (
     not_text,
     preparation,
     quoted,
+    read_too_often,
     setting,
     setting_list,
 )
@@ -52,6 +53,9 @@ def excludes(task: ScoreTask, settings: ExcludesSettings, state: Prepare) -> Sco
     actual = actual_of(task)
     if not isinstance(actual.body, str):
         return not_text(actual, "output")
+    often = read_too_often(actual.body, len(unwanted))
+    if often is not None:
+        return often
     text = state(actual.body)
     for each in unwanted:
         if not isinstance(each.body, str):

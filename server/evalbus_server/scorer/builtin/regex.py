@@ -16,6 +16,7 @@ from evalbus_server.scorer.builtin._compared import (
     actual_of,
     not_text,
     quoted,
+    read_too_often,
     setting,
     unjudged,
 )
@@ -49,23 +50,16 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
     engines without lookaround and backreferences; no pattern takes longer than the output is long. An empty expected
     pattern, which every text matches, asks for an empty output.
     """
-    if state is not None:
-        patterns = [state]
-    else:
-        accepted = accepted_of(task)
-        if not accepted:
-            return NO_EXPECTED
-        for each in accepted:
-            if not isinstance(each.body, str):
-                return not_text(each, "expected answer")
-        try:
-            patterns = [_expected_pattern(str(each.body), settings.ignore_case) for each in accepted]
-        except ValueError as error:
-            return unjudged("EXPECTED_INVALID", f"the expected answer {error}")
+    patterns = [state] if state is not None else _expected_patterns(task, settings)
+    if isinstance(patterns, Score):
+        return patterns
     actual = actual_of(task)
     text = actual.body
     if not isinstance(text, str):
         return not_text(actual, "output")
+    often = read_too_often(text, len(patterns))
+    if often is not None:
+        return often
     for pattern in patterns:
         if len(text) > pattern.longest:
             return unjudged("TEXT_TOO_LONG", f"an output of {len(text):,} characters is too long for such a pattern")
@@ -74,6 +68,20 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
         if found is not None:
             return Score.scored(1.0, answer=Value(found.text))
     return Score.scored(0.0, f"no match for {quoted(patterns[0].written)}" if len(patterns) == 1 else "no match")
+
+
+def _expected_patterns(task: ScoreTask, settings: RegexSettings) -> list[Pattern] | Score:
+    """The patterns that are expected, or the score where there are none that could be used."""
+    accepted = accepted_of(task)
+    if not accepted:
+        return NO_EXPECTED
+    for each in accepted:
+        if not isinstance(each.body, str):
+            return not_text(each, "expected answer")
+    try:
+        return [_expected_pattern(str(each.body), settings.ignore_case) for each in accepted]
+    except ValueError as error:
+        return unjudged("EXPECTED_INVALID", f"the expected answer {error}")
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import add
 
@@ -38,13 +39,29 @@ class ContentSimilaritySettings:
     normalize: Normalize = setting("none", NORMALIZE)
 
 
-def _without_space(settings: ContentSimilaritySettings) -> Prepare:
+class _Spaceless:
+    """A text without space, whose pairs are counted once, however many texts it is compared with."""
+
+    __slots__ = ("_pairs", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._pairs: Counter[str] | None = None
+
+    @property
+    def pairs(self) -> Counter[str]:
+        if self._pairs is None:
+            self._pairs = _pairs(self.text)
+        return self._pairs
+
+
+def _without_space(settings: ContentSimilaritySettings) -> Callable[[str], _Spaceless]:
     prepare = preparation(ignore_case=settings.ignore_case, normalize=settings.normalize)
-    return lambda text: "".join(prepare(text).split())
+    return lambda text: _Spaceless("".join(prepare(text).split()))
 
 
 @scorer("content_similarity", version="1.0.0", inputs=INPUTS, deterministic=True, setup=_without_space, threads=THREADS)
-def content_similarity(task: ScoreTask, state: Prepare) -> Score:
+def content_similarity(task: ScoreTask, state: Callable[[str], _Spaceless]) -> Score:
     """The share of neighbouring characters that output and expected text have in common (Dice, by pairs).
 
     Where a passage stands does not count, and neither does space. Two texts of fewer than two characters are the same
@@ -53,14 +70,15 @@ def content_similarity(task: ScoreTask, state: Prepare) -> Score:
     return best_of(task, state, _by_pairs)
 
 
-def _by_pairs(text: str, wanted: str, among: int) -> Score:
+def _by_pairs(output: _Spaceless, expected: _Spaceless, among: int) -> Score:
+    text, wanted = output.text, expected.text
     if text == wanted:
         return FULL
     if len(text) < 2 or len(wanted) < 2:
         return NONE
-    left = _pairs(wanted)
+    left = output.pairs
     shared = 0
-    for pair, count in _pairs(text).items():
+    for pair, count in expected.pairs.items():
         have = left.get(pair)
         if have:
             shared += count if count < have else have

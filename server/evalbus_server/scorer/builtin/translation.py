@@ -15,10 +15,13 @@ from functools import partial
 from typing import Any, Literal
 
 from evalbus import Score, ScoreTask, scorer
-from evalbus_server.scorer.builtin._compared import FULL, INPUTS, THREADS, best_of, setting, unjudged
+from evalbus_server.scorer.builtin._compared import FULL, INPUTS, THREADS, best_of, read_too_often, setting, unjudged
 
 LONGEST = 100_000
 """Characters of a text at most: counting all parts of a longer one takes long, and much memory."""
+
+MOST_COUNTED = 20 * LONGEST
+"""Characters of an output whose parts are counted for one score at most, as often as there are expected answers."""
 
 _LOWERCASE = "Whether upper and lower case are the same."
 
@@ -114,7 +117,7 @@ def chrf(task: ScoreTask, state: _Chrf) -> Score:
 
 
 def _bleu(highest: int, output: _Text, expected: _Text, among: int) -> Score:
-    refused = _too_long("bleu", output.text, expected.text)
+    refused = _too_long("bleu", output.text, expected.text, among)
     if refused is not None:
         return refused
     tokens, wanted = output.tokens, expected.tokens
@@ -211,7 +214,7 @@ def bleu_counts(output: str, expected: Sequence[str], settings: BleuSettings) ->
 
 
 def _chrf(settings: ChrfSettings, output: str, expected: str, among: int) -> Score:
-    refused = _too_long("chrf", output, expected)
+    refused = _too_long("chrf", output, expected, among)
     if refused is not None:
         return refused
     precision = recall = 0.0
@@ -308,9 +311,9 @@ def _chrf_words(text: str) -> list[str]:
     return words
 
 
-def _too_long(name: str, left: str, right: str) -> Score | None:
+def _too_long(name: str, left: str, right: str, among: int) -> Score | None:
     longer = max(len(left), len(right))
     if longer <= LONGEST:
-        return None
+        return read_too_often(left, among, MOST_COUNTED)
     message = f"a text of {longer:,} characters is longer than the {LONGEST:,} that {name} takes; map a part of it"
     return unjudged("TEXT_TOO_LONG", message)

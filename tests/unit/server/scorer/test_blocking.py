@@ -164,3 +164,28 @@ async def test_case_sc_07_a_status_is_answered_while_very_long_texts_are_compare
         if score.status is ScoreStatus.ERRORED:
             assert score.failure is not None
             assert score.failure.reason == "TEXT_TOO_LONG"
+
+
+@pytest.mark.parametrize("name", CALCULATED)
+async def test_very_many_expected_answers_hold_nobody_up(name):
+    """Of any one of which would do: each is compared with a large output, or it is said that this would take too long."""
+    output, expected = made("a megabyte of words")[0], Value.of([f"w{number}" for number in range(30_000)])
+    opened = await ScorerBench(BUILTINS[name], SETTINGS.get(name)).open()
+    async with watching() as gaps:
+        score = await judged(name, opened, Item("i1", "", expected, choices=("one", "two")), output)
+
+    assert isinstance(score, Score | Failure)
+    assert max(gaps) < limit(), f"the loop was held for {max(gaps):.2f} s"
+
+
+@pytest.mark.parametrize(
+    "name", ["includes", "excludes", "match", "regex", "f1", "bleu", "chrf", "json_diff", "content_similarity"]
+)
+async def test_an_output_is_not_read_for_minutes_however_many_answers_are_expected(name):
+    settings = {"location": "any"} if name == "match" else None
+    expected = [f"w{number}" for number in range(3_000)]
+    item, output = Item("i1", "", expected), Output("ab " * 30_000)
+    score = await ScorerBench(BUILTINS[name], settings).score(item, output)
+    assert score.failure is not None
+    assert score.failure.reason == "TEXT_TOO_LONG"
+    assert "90,000 characters is too long to be compared with 3,000 expected answers" in score.failure.message

@@ -87,3 +87,20 @@ def test_entries_stay_as_they_were_written():
     document = '[1.10, "a\\u00e9", {"b" : 1e5}, 123456789012345678901234567890 ]'
     expected = ["1.10", "aé", '{"b" : 1e5}', "123456789012345678901234567890"]
     assert [entry.text for entry in entries(document)] == expected
+
+
+@given(
+    st.lists(st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.none() | st.booleans())
+)
+def test_a_list_of_texts_and_numbers_is_read_at_once_as_it_is_entry_by_entry(found):
+    document = json.dumps(found)
+    assert entries(document) == [
+        Value(entry) if isinstance(entry, str) else Value(json.dumps(entry), "json") for entry in found
+    ]
+    assert entries(json.dumps([*found, []])) == [*entries(document), Value("[]", "json")]
+
+
+def test_numbers_of_a_list_keep_their_digits():
+    assert entries("[1.50, 1E3, -0, 12345678901234567890.0]") == [
+        Value(text, "json") for text in ("1.50", "1E3", "-0", "12345678901234567890.0")
+    ]
