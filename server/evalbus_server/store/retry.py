@@ -57,6 +57,7 @@ _MARKS = """
 _TAKE_MARK = "DELETE FROM retry WHERE run = ? AND trial = ? AND key = ?"
 _TAKE_MARKS = "DELETE FROM retry WHERE run = ? AND trial = ?"
 _OLD_SCORE = f"SELECT {rows.SCORE} FROM score WHERE run = ? AND trial = ? AND key = ?"
+_OLD_SCORES = f"SELECT {rows.SCORE} FROM score WHERE run = ? AND trial = ?"
 _TAKE_SCORE = "DELETE FROM score WHERE run = ? AND trial = ? AND key = ?"
 _OLD_RESULT = "SELECT failure FROM result WHERE run = ? AND position = ? AND epoch = ?"
 _TAKE_RESULT = "DELETE FROM result WHERE run = ? AND position = ? AND epoch = ?"
@@ -144,8 +145,9 @@ def make_room(raw: sqlite3.Connection, run: int, changes: Changes, now: float) -
         where = (run, position_of(result.trial_id), epoch_of(result.trial_id))
         for (text,) in raw.execute(_OLD_RESULT, where).fetchall():
             failure = rows.read_failure(text)
-            if failure is not None and not _found_again(failure, result.failure):
-                keep.among_attempts(result.trial_id, -1, failure, None)
+            if failure is None or _found_again(failure, result.failure) or keep.stands(result.trial_id, failure):
+                continue
+            keep.among_attempts(result.trial_id, -1, failure, None)
         raw.execute(_TAKE_RESULT, where)
         raw.execute(_TAKE_MARKS, (run, result.trial_id))  # also of scores, where nobody was asked for them any more
     return replaced
@@ -165,6 +167,11 @@ class _Keeper:
         self._run = run
         self._last = (session - 1) * 1000 + _LAST
         self._now = now
+
+    def stands(self, trial_id: int, failure: Failure) -> bool:
+        """Whether it is a failure of a score that stays, since its scorer was not asked again: then it is kept there."""
+        scores = self._raw.execute(_OLD_SCORES, (self._run, trial_id)).fetchall()
+        return any(rows.read_score(row)[1].score.failure == failure for row in scores)
 
     def among_attempts(self, trial_id: int, role: int, failure: Failure, usage: Usage | None) -> None:
         """Keep one, of a trial and of who was asked, with what that took, in the open transaction."""

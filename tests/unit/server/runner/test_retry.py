@@ -113,6 +113,23 @@ async def test_what_stood_there_stays_among_the_attempts_and_usage_is_summed(tmp
         assert results[2].scores[0].score.value == 1.0
 
 
+async def test_a_score_that_nobody_is_asked_for_again_is_no_attempt_of_the_target(tmp_path: Path):
+    """Its item was purged before the retry: the score stays ERRORED, and the target was asked once all the same."""
+    world = World()
+    world.strange = {"i2"}
+    async with desk(tmp_path, numbered(3)) as d:
+        run = await d.run(world.plugins)
+        d.store.purge_items("d", ["i2"])
+        ended = await retried(d, run, world.repaired())
+
+        results = d.store.results(ended)
+        assert [result.failure and result.failure.reason for result in results] == [None, None, "ITEM_PURGED"]
+        assert [result.attempts for result in results] == [1, 1, 1]
+        assert d.rows("SELECT trial, role, attempt FROM attempt") == []
+        assert d.rows("SELECT status FROM score WHERE trial = 2 AND key = 0") == [(3,)]
+        assert world.asked["t"] + world.asked["one"] + world.asked["two"] == Counter()
+
+
 async def test_old_results_stand_until_the_new_ones_come_and_counts_add_up(tmp_path: Path):
     """O5 in every event: nothing is pending while it is asked again."""
     world = World()
