@@ -24,6 +24,10 @@ class Share(Protocol):
         """How many of the *wanted* trials may be sent now."""
         ...
 
+    def rest(self) -> None:
+        """No more is wanted just now: others need not leave anything to this one."""
+        ...
+
     def hold(self, count: int) -> None:
         """So many trials are held now."""
         ...
@@ -91,10 +95,16 @@ class Allowance:
         """
         count = min(min(self._credit, self.concurrency) - held, int(self._adapted) - awaited, wanted)
         for member in self._members:
-            if count <= 0:
-                return 0
-            count = member.room(count)
-        return count
+            if count > 0:
+                count = member.room(count)
+            else:
+                member.rest()
+        return max(count, 0)
+
+    def rest(self) -> None:
+        """Nothing is sent for a while: leave to others what is shared."""
+        for member in self._members:
+            member.rest()
 
     def holds(self, held: int) -> None:
         """So many places are taken now: others may want to know."""

@@ -293,6 +293,7 @@ class Exchange:
             self._done([*over, *final])
         losses.judge(lost, words)
         self._allowance.holds(self._in_flight.held)
+        self._allowance.rest()
 
     # --- sending ------------------------------------------------------------------------------------------------
 

@@ -64,8 +64,17 @@ class Member:
     def room(self, wanted: int) -> int:
         """How many of the *wanted* places may be taken now; asking for more than there are is remembered."""
         given = min(wanted, self._pool.room_for(self))
-        self.hungry = given < wanted
+        if given < wanted:
+            self.hungry = True
+        else:
+            self.rest()
         return given
+
+    def rest(self) -> None:
+        """It wants no more just now: what the others had to leave to it is theirs."""
+        if self.hungry:
+            self.hungry = False
+            self._pool.freed(self)
 
     def hold(self, count: int) -> None:
         """It holds so many places now."""

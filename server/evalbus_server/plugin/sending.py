@@ -52,6 +52,7 @@ class Sending:
         table, allowance = self._table, self._allowance
         self.starved = False
         if now < allowance.paused_until:
+            allowance.rest()
             wake_by(allowance.paused_until)
             return []
         while part := self._take():
@@ -66,7 +67,8 @@ class Sending:
     def _take(self) -> list[Flight]:
         table = self._table
         if self.suspects:
-            return [] if table.held else [self.suspects.popleft()]
+            alone = not table.held and self._allowance.room(0, 0, 1)
+            return [self.suspects.popleft()] if alone else []
         count = self._allowance.room(table.held, len(table), min(len(self.todo), RECORDS_A_MESSAGE))
         if count <= 0:
             self.starved = bool(self.todo) and not table

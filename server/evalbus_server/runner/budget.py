@@ -68,6 +68,9 @@ class Purse:
         """How many more calls may be sent now."""
         return self._budget.room(self, wanted)
 
+    def rest(self) -> None:
+        """Nothing is kept for a plugin that sends nothing."""
+
     def hold(self, count: int) -> None:
         """So many calls are in flight."""
         freed, self.held = count < self.held, count

@@ -1,13 +1,16 @@
 """Pools: places that exchanges share, dealt fairly."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbus import Output
 from evalbus_server.plugin.pool import Pool, Pools
-from tests.unit.server.plugin.fakes import FakePlugin, Table, flights
+from evalbus_server.plugin.port import ConversationLost, PushBack, Received
+from tests.unit.server.plugin.fakes import DIE, HANG, FakePlugin, Table, flights
 
 
 def nobody() -> None:
@@ -53,6 +56,93 @@ def test_who_leaves_gives_everything_back():
 
     assert woken == ["second"]
     assert second.room(5) == 2
+
+
+def test_who_wants_nothing_any_more_leaves_its_share_to_others():
+    """Though it was refused something before, and gives nothing back."""
+    woken = []
+    pool = Pool(4)
+    first = pool.join(nobody)
+    second = pool.join(lambda: woken.append("second"))
+    first.hold(first.room(1))
+    second.hold(second.room(3))
+    assert (first.room(5), second.room(5)) == (0, 0)
+    second.hold(1)
+    assert second.room(5) == 1
+
+    first.rest()
+
+    assert woken[-1:] == ["second"]
+    assert second.room(5) == 2
+
+
+async def so(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["stopped", "paused", "lost"])
+async def test_a_run_that_sends_nothing_does_not_hold_up_another(how: str):
+    """One whose last trial takes its time, one whose plugin has asked for a rest, one that waits to be connected."""
+    pool = Pool(6)
+    first, second = (Table(FakePlugin(lambda *_: HANG), concurrency=10) for _ in range(2))
+    first.plugin.restart = asyncio.Event().wait  # type: ignore[method-assign, assignment]  # for ever
+    for table in (first, second):
+        table.exchange.share(lambda granted: [pool])
+        table.exchange.offer(flights(10))
+    running = [asyncio.create_task(first.exchange.run())]
+    await so(lambda: first.plugin.most_held == 6)
+    running.append(asyncio.create_task(second.exchange.run()))
+    await so(lambda: [member.hungry for member in pool._members] == [True, True])
+    (conversation,) = first.plugin.conversations
+    held = sorted(conversation._held)
+    for trial_id, attempt in held[:3]:
+        conversation._answer(trial_id, attempt, Output("x"))
+    await so(lambda: second.plugin.most_held == 3)
+
+    if how == "stopped":
+        first.exchange.stop()
+    elif how == "paused":
+        conversation.push(Received([], push_back=PushBack(None, 3600.0)))
+    else:
+        conversation.push(ConversationLost("UNAVAILABLE: Socket closed"))
+    for trial_id, attempt in held[3:5]:
+        conversation._answer(trial_id, attempt, Output("x"))
+
+    await so(lambda: second.plugin.most_held >= 5)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_suspect_that_is_asked_alone_waits_for_its_place():
+    """Others hold the plugin's places while it is found out who breaks it."""
+    pool = Pool(3)
+    other = pool.join(nobody)
+    peak = 0
+
+    def script(position: int, before: int):
+        nonlocal peak
+        peak = max(peak, pool.held)
+        return DIE if position == 1 else Output("x")
+
+    async def take_and_give() -> None:
+        while True:
+            other.hold(other.room(3))
+            await asyncio.sleep(0.005)
+            other.hold(0)
+            await asyncio.sleep(0.001)
+
+    table = Table(FakePlugin(script), concurrency=3)
+    table.exchange.share(lambda granted: [pool])
+    taking = asyncio.create_task(take_and_give())
+    await asyncio.wait_for(table.ask(6), 60)
+    taking.cancel()
+
+    assert peak <= 3
+    assert [isinstance(table.result(position), Output) for position in range(6)] == [True, False] + [True] * 4
 
 
 def test_a_pool_has_one_name_in_a_server():
