@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evalbus import Failure, FailureCategory, FailureOrigin, Item, Score
@@ -64,6 +64,15 @@ class Wishes:
                 raise Invalid(Reason.EXPERIMENT_INVALID, f"{message}; {hint}", field="scorers_from")
             return None
         return Assignment(tuple(names), self.default, builtins)
+
+    def unknown(self, names: Collection[str]) -> Iterator[str]:
+        """A sentence for each scorer that items name and that is none of the run's, *names*: they cannot be judged."""
+        by_name = Counter[str]()
+        for own, count in self.own.items():
+            by_name.update({name: count for name in set(own) if name not in names})
+        for name, count in sorted(by_name.items()):
+            who = "1 item names" if count == 1 else f"{count:,} items name"
+            yield f"{who} the scorer {name!r}, which is neither declared here nor a builtin: ERRORED, and not asked"
 
     def tasks(self, assignment: Assignment, shares: Sequence[float]) -> int:
         """About how many score tasks one epoch makes, if each scorer takes its share of the trials."""

@@ -82,7 +82,9 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
     await floor.bring_together(crew, only_looked_at=True)
     shares = [use.sampling for use in complete.scorers]
     tasks = round(count * sum(shares))
+    warnings = list(warnings_about(crew.keys, experiment.criteria))
     if wishes is not None:
+        warnings.extend(wishes.unknown(crew.names))
         assignment = wishes.assignment(crew.names, builtins, known)
         tasks = 0 if assignment is None else wishes.tasks(assignment, shares)
     check_criteria(experiment.criteria, crew.keys, experiment.epochs.count, experiment.scorers)
@@ -95,7 +97,7 @@ async def plan(floor: Floor, experiment: Experiment, items: Iterable[Item] | Non
         tasks,
         dataset,
         tuple(first),
-        tuple(warnings_about(crew.keys, experiment.criteria)),
+        tuple(warnings),
     )
 
 

@@ -273,3 +273,17 @@ async def test_an_ordinary_run_does_not_look_at_what_items_name(tmp_path: Path, 
         assert (run.assignment, run.counts.passed) == (None, 2)
         assert d.rows("SELECT assignment FROM run") == [(None,)]
         assert [d.rows(f"SELECT count(*) FROM score WHERE trial = {trial_id_of(n, 1)}") for n in (0, 1)] == [[(3,)]] * 2
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_plan_tells_of_scorers_that_items_name_and_nobody_knows(tmp_path: Path, stored: bool):
+    items = items_naming(("one", "nobody"), ("nobody", "nobody"), ("exact_match",), (), ("someone",), None)
+    world = World()
+    async with desk(tmp_path, items) as d:
+        experiment = d.experiment(world.plugins, **DECLARED)
+        plan = await d.runs.plan(experiment, None if stored else iter(items), given=world.plugins)
+
+        assert plan.warnings == (
+            "2 items name the scorer 'nobody', which is neither declared here nor a builtin: ERRORED, and not asked",
+            "1 item names the scorer 'someone', which is neither declared here nor a builtin: ERRORED, and not asked",
+        )
