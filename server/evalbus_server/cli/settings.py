@@ -41,7 +41,7 @@ def told_settings(experiment: Document | None, changed: Document | None = None) 
         *(("scorer", _plugin(scorer)) for scorer in experiment["scorers"]),
         ("scorers", ["each item says who judges it"] if experiment.get("scorers_from") == "items" else []),
         ("epochs", _differing(experiment.get("epochs", {}), Epochs())),
-        ("limits", _differing(experiment.get("limits", {}), Limits())),
+        ("limits", _differing(_by_path(experiment.get("limits", {})), Limits())),
         ("changed", [f"{path} {_text(value)}" for path, value in (changed or {}).items()]),
         ("keep", _differing(experiment.get("keep", {}), Keep())),
         ("cache", ["on"] if experiment.get("cache") else []),
@@ -68,6 +68,15 @@ def _differing(written: Document, usual: Part) -> list[str]:
     """`key value` for each value that is not the usual one."""
     defaults = usual.model_dump(mode="json", by_alias=True)
     return [f"{key} {_text(value)}" for key, value in written.items() if value != defaults.get(key)]
+
+
+def _by_path(limits: Document) -> Document:
+    """Limits by the paths below `limits` that set them."""
+    flat: dict[str, Any] = {}
+    for key, value in limits.items():
+        parts = value if isinstance(value, Mapping) else {"": value}
+        flat.update({f"{key}.{part}" if part else key: each for part, each in parts.items()})
+    return flat
 
 
 def _text(value: Any) -> str:

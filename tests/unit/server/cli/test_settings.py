@@ -52,6 +52,14 @@ def test_what_is_not_as_usual_is_told():
     ]
 
 
+def test_limits_within_limits_are_told_by_their_paths():
+    assert told(limits={"pool": {"name": "gpu", "concurrency": 5}, "trial": {"steps": 9}}) == [
+        "target: none: the dataset has outputs",
+        "limits: pool.concurrency 5   pool.name gpu   trial.steps 9",
+    ]
+    assert told(limits={"trial": {}}) == ["target: none: the dataset has outputs"]
+
+
 def test_limits_that_were_set_anew_are_told_with_their_values():
     changed = {"limits.concurrency": 32, "limits.max_errors": "5%", "limits.cost": None}
     lines = [f"{label}: {text}" for label, text in told_settings(document_of(limits={"concurrency": 32}), changed)]
