@@ -16,6 +16,7 @@ from rich.text import Text
 
 from evalbus import MetricDeclaration, PluginInfo, ScoreDeclaration, ScorerInfo
 from evalbus._adapted import OF_LIBRARIES, is_adapted, looks_adapted
+from evalbus._settings import settings_type
 from evalbus_server import logs
 from evalbus_server.app import plugin_maker
 from evalbus_server.cli.figures import plain
@@ -26,7 +27,7 @@ from evalbus_server.plugin.remote import NotServed, listed
 from evalbus_server.runner.crew import Wanted
 from evalbus_server.runner.experiment_file import from_mapping
 from evalbus_server.scorer.builtin import BUILTINS, GROUPS
-from evalbus_server.scorer.metrics import METRICS
+from evalbus_server.scorer.metrics import AMONG_METRICS, METRICS, Metric
 
 LEAST = 24
 """So wide a description is at least, on the narrowest terminal."""
@@ -95,6 +96,7 @@ def named(use: str) -> None:
     if use not in BUILTINS and not is_adapted(use):
         known = sorted(BUILTINS)
         hint = OF_LIBRARIES if looks_adapted(use) else suggestion(use, known, known, BUILTINS_LISTED)
+        hint = AMONG_METRICS if use in METRICS else hint
         raise NotFound(Reason.PLUGIN_UNKNOWN, f"there is no builtin scorer {use!r}{hint}")
 
 
@@ -130,14 +132,32 @@ def list_builtins(*, as_json: bool) -> None:
 
 
 def show_scorer(name: str, *, as_json: bool) -> None:
-    """Print what a scorer takes and gives that an experiment just names.
+    """Print what a scorer takes and gives that an experiment just names; or a number over all trials, or both.
 
     Raises:
         NotFound: there is none of this name.
         ServerError: that of another library cannot be reached.
     """
-    named(name)
-    describe(Sought({"use": name}, ("scorer",)), as_json=as_json)
+    metric = METRICS.get(name)
+    if metric is None or name in BUILTINS:
+        named(name)
+        describe(Sought({"use": name}, ("scorer",)), as_json=as_json)
+    if metric is not None and not (as_json and name in BUILTINS):
+        _show_metric(metric, as_json=as_json)
+
+
+def _show_metric(metric: Metric, *, as_json: bool) -> None:
+    schema = settings_type(metric.settings, {}, metric.name).schema
+    if as_json:
+        about = {"name": metric.name, "description": metric.about, "settings_schema": json.loads(schema)}
+        print_json({"metric": about})
+        return
+    rows = [("metric", metric.name), ("about", metric.about)]
+    if json.loads(schema).get("properties"):
+        rows += [("settings", text) for text in _settings_told(schema)]
+    rows += [("inputs", "output, expected"), ("stands in", "`metrics` of any scorer in an experiment")]
+    for label, text in rows:
+        console().print(Text.assemble((f"{label:12}", "dim"), plain(text)), soft_wrap=True)
 
 
 async def reach(sought: Sought) -> list[PluginInfo]:

@@ -34,7 +34,7 @@ from evalbus_server.plugin.rules import Rules
 from evalbus_server.runner.budget import Budget, Purse
 from evalbus_server.runner.names import score_keys, scorer_names
 from evalbus_server.scorer.mapping import Path, parse_path
-from evalbus_server.scorer.metrics import AskedMetric, asked_metric
+from evalbus_server.scorer.metrics import AMONG_METRICS, METRICS, AskedMetric, asked_metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +300,8 @@ class Crew:
                 hint = f"; say how the {kind} is reached: command, such as [python, {kind}.py], or address"
             if scorer and looks_adapted(name):
                 hint = OF_LIBRARIES
+            if scorer and name in METRICS:
+                hint = AMONG_METRICS
             message = f"{where}.use: there is no builtin {kind} {name!r}{hint}"
             raise Invalid(Reason.EXPERIMENT_INVALID, message, field=f"{where}.use")
         return fitting[name]

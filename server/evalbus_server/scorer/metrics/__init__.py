@@ -21,6 +21,9 @@ from evalbus_server.scorer.metrics.values import VALUES
 METRICS: Mapping[str, Metric] = {each.name: each for each in (*LABELS, *VALUES, *CORPUS)}
 """By the name that an experiment uses."""
 
+AMONG_METRICS = "; it is a number over all trials, which stands in `metrics` of a scorer"
+"""What is said where the name of a metric stands in the place of a scorer's."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskedMetric:
@@ -108,4 +111,4 @@ def _invalid(message: str, field: str) -> Invalid:
     return Invalid(Reason.EXPERIMENT_INVALID, message, field=field)
 
 
-__all__ = ["METRICS", "AskedMetric", "Metric", "MetricFault", "MetricRow", "asked_metric"]
+__all__ = ["AMONG_METRICS", "METRICS", "AskedMetric", "Metric", "MetricFault", "MetricRow", "asked_metric"]

@@ -89,6 +89,7 @@ def test_a_score_that_is_skipped_or_errored_is_an_answer_too(tried):
     [
         (["exact_macth", "--output", "x"], "PLUGIN_UNKNOWN", "did you mean exact_match?"),
         (["pyton:checks.near", "--output", "x"], "PLUGIN_UNKNOWN", "of another library there is autoevals.NAME,"),
+        (["auc", "--output", "x"], "PLUGIN_UNKNOWN", "it is a number over all trials, which stands in `metrics`"),
         (["exact_match"], "REQUEST_INVALID", "say what is judged"),
         (["exact_match", "--output", "x", "--output-json", "1"], "REQUEST_INVALID", "exclude each other"),
         (["exact_match", "--output-json", "{"], "REQUEST_INVALID", "--output-json: not JSON"),
@@ -135,6 +136,24 @@ def test_all_are_listed_with_a_space_between_name_and_text(capsys):
     names = [line.split()[0] for line in lines if line.startswith("  ")]
     assert set(names) >= BUILTINS.keys()
     assert any(line.startswith("  trajectory_efficiency  ") for line in lines)
+
+
+def test_a_number_over_all_trials_is_shown_by_its_name(capsys):
+    def shown(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["scorers", "show", *words])
+        assert (ended.value.code or 0) == 0
+        return str(capsys.readouterr().out)
+
+    assert {"metric auc", "inputs output, expected"} <= {" ".join(line.split()) for line in shown("auc").splitlines()}
+    metric = json.loads(shown("auc", "--json"))["metric"]
+    assert (metric["name"], list(metric["settings_schema"]["properties"])) == ("auc", ["positive"])
+    both = shown("f1").splitlines()
+    assert [line.split()[:2] for line in both if line.startswith(("scorer", "metric"))] == [
+        ["scorer", "f1"],
+        ["metric", "f1"],
+    ]
+    assert [plugin["name"] for plugin in json.loads(shown("f1", "--json"))["plugins"]] == ["f1"]
 
 
 def test_a_judge_can_be_tried_too(tried, monkeypatch):
