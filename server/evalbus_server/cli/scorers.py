@@ -36,7 +36,7 @@ def list_scorers(as_json: Json = False) -> None:
 
 @app.command(epilog=example("evalbus scorers show includes"))
 def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: Json = False) -> None:
-    """Show what a scorer takes and gives; also one of another library, or a number over all trials."""
+    """Show what a scorer, or a number over all trials, takes and gives."""
     from evalbus_server.cli import describing
 
     describing.show_scorer(name, as_json=as_json)
