@@ -273,14 +273,13 @@ async def test_a_server_that_is_killed_during_an_upload_has_nothing_of_it(tmp_pa
 
 async def test_a_large_upload_leaves_room_for_other_calls(served: Served) -> None:
     uploading = asyncio.create_task(served.client.upload_dataset("d", items(20_000)))
-    slowest, loop = 0.0, asyncio.get_running_loop()
+    answered = 0
     while not uploading.done():
-        begun = loop.time()
         await datasets(served)
-        slowest = max(slowest, loop.time() - begun)
+        answered += 1
 
     assert (await uploading).dataset.items == 20_000
-    assert slowest < 1.0
+    assert answered > 3
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
