@@ -53,18 +53,18 @@ def format_of(path: Path, given: Format | None = None) -> Format:
     """The format that was given, else the one of the file's suffix (before `.gz`).
 
     Raises:
-        FileRefused: neither says it.
+        FileRefused: neither says it, or there is no file.
     """
     if given is not None:
         return given
     inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     found = _SUFFIXES.get(inner.suffix.lower())
     if found is None:
-        raise FileRefused(
-            0,
-            "unknown_format",
-            f"the suffix {inner.suffix!r} says no format; give format: jsonl, json, csv, tsv, yaml or parquet",
-        )
+        with open_bytes(path):  # that there is no file, or that it is a folder, is the better advice
+            what = f"the suffix {inner.suffix!r}" if inner.suffix else "a name without a suffix"
+            raise FileRefused(
+                0, "unknown_format", f"{what} says no format; give format: jsonl, json, csv, tsv, yaml or parquet"
+            )
     return found
 
 

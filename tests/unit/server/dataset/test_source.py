@@ -109,7 +109,20 @@ def test_the_suffix_says_the_format():
     assert format_of(Path("a.ndjson")) == "jsonl"
     assert format_of(Path("a.b.csv.gz")) == "csv"
     assert format_of(Path("a.txt"), "tsv") == "tsv"
-    with pytest.raises(
-        FileRefused, match=r"the suffix '\.txt' says no format; give format: jsonl, json, csv, tsv, yaml or parquet"
-    ):
-        format_of(Path("a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a.txt", r"the suffix '\.txt' says no format; give format: jsonl, json, csv, tsv, yaml or parquet"),
+        ("a", "a name without a suffix says no format; give format: jsonl"),
+        ("none.txt", "there is no such file"),
+        (".", "is a folder; name the file in it"),
+    ],
+)
+def test_without_a_format_the_first_thing_that_is_wrong_is_said(tmp_path, name, why):
+    for made in ("a.txt", "a"):
+        (tmp_path / made).write_text("x")
+
+    with pytest.raises(FileRefused, match=why):
+        format_of(tmp_path / name)
