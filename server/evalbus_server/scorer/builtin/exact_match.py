@@ -53,6 +53,10 @@ def exact_match(task: ScoreTask, state: Prepare) -> Score:
     if not accepted:
         return NO_EXPECTED
     actual = actual_of(task)
+    body = actual.body
+    for expected in accepted:
+        if expected.body == body:  # most are right to the letter, and need nothing made ready
+            return FULL
     said = _Said(actual, state)
     if any(map(said.is_same_as, accepted)):
         return FULL
