@@ -58,3 +58,18 @@ def open_channel(address: str, *, tls: Tls | None, keepalive: bool) -> grpc.aio.
 def authorisation(token: str) -> tuple[tuple[str, str], ...]:
     """The metadata of every call to a plugin with this token; none without one."""
     return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+_NO_CONNECTION = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted; name the one that signed it: tls: {root_certificates: …}",
+    "Hostname Verification": "its certificate is for another name; give that: tls: {server_name: …}",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; leave `tls` out",
+    "Socket closed": "it hangs up; if it speaks TLS, say so: tls: {}",
+    "Connection refused": "nobody listens there",
+    "errors resolving": "nobody has that name",
+}
+
+
+def why_unconnected(details: str) -> str:
+    """What gRPC says of a connection that does not come about, in words that say what to do; "" if it is none of these."""
+    return next((words for sign, words in _NO_CONNECTION.items() if sign in details), "")

@@ -15,7 +15,7 @@ from evalbus._reduce import Reduction
 from evalbus.v1 import plugin_pb2
 from evalbus_server.errors import Reason, ServerError, Unfit, Unreachable
 from evalbus_server.model.plugin_use import Tls
-from evalbus_server.plugin.channel import authorisation, open_channel
+from evalbus_server.plugin.channel import authorisation, open_channel, why_unconnected
 from evalbus_server.plugin.codec import Codec, ScorerCodec, TargetCodec
 from evalbus_server.plugin.conversation import GrpcConversation, details_of
 from evalbus_server.plugin.port import Batches, ConversationLost, Reduced
@@ -30,6 +30,8 @@ LAST_WORD = 0.5
 """Seconds until what a process said of `open` at its very end has come through."""
 
 _KINDS = ("scorer", "target")
+_PROBE = 5.0
+"""Seconds to find out why a plugin has not answered."""
 
 
 class Place(Protocol):
@@ -138,8 +140,9 @@ class RemotePlugin:
                 others = await self._of_the_other_kind(request)
                 await self._hang_up()
                 raise self._other_kind_only(others) from None
+            why = await self._why_unconnected(request) if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED else ""
             await self._hang_up()
-            raise await self._unreachable(error) from None
+            raise await self._unreachable(error, why) from None
         except BaseException:
             await self._hang_up()
             raise
@@ -149,6 +152,18 @@ class RemotePlugin:
             return [wire.plugin_info_from_proto(message) for message in response.plugins]
         except ContractBroken as broken:
             raise Unfit(Reason.PLUGIN_BROKEN, f"{self._what()} describes itself wrongly: {broken}") from None
+
+    async def _why_unconnected(self, request: plugin_pb2.DescribeRequest) -> str:
+        """What is wrong with the connection, of which a call that waits for one hears nothing; "" if nobody can tell."""
+        assert self._channel is not None
+        call = self._codec.describe(self._channel)(
+            request, timeout=min(self._place.limit, _PROBE), metadata=authorisation(self._place.token)
+        )
+        try:
+            await call
+        except grpc.aio.AioRpcError as error:
+            return why_unconnected(details_of(error)) if error.code() is grpc.StatusCode.UNAVAILABLE else ""
+        return ""
 
     async def _of_the_other_kind(self, request: plugin_pb2.DescribeRequest) -> list[str]:
         """The names of what the process serves instead; none if it does not say so at once."""
@@ -200,11 +215,12 @@ class RemotePlugin:
     def _what(self) -> str:
         return f"plugin {self._name!r} {self._place}" if self._name else f"the plugin {self._place}"
 
-    async def _unreachable(self, error: grpc.aio.AioRpcError) -> ServerError:
+    async def _unreachable(self, error: grpc.aio.AioRpcError, why: str) -> ServerError:
         code, details = error.code(), details_of(error)
         words = await self._place.last_words()
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            said = f"did not answer Describe within {self._place.limit:g} s{self._place.hint}"
+            hint = f": {why}" if why else self._place.hint
+            said = f"did not answer Describe within {self._place.limit:g} s{hint}"
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {said}{words}")
         if code is grpc.StatusCode.UNAUTHENTICATED:
             return Unreachable(Reason.PLUGIN_UNREACHABLE, f"{self._what()} {self._place.token_hint}: {details}")
