@@ -16,17 +16,7 @@ from evalbus_server.model.experiment import Experiment
 from evalbus_server.model.run import Counts, DatasetVersion, Run, ScoreKey, Verdict
 from evalbus_server.model.summary import CriterionResult, Distribution, Latency, ScoreSummary, Summary
 from evalbus_server.model.trial import StoredResult, StoredScore, epoch_of, position_of
-from evalbus_server.wire.contentform import (
-    Document,
-    message_document,
-    put,
-    span_document,
-    timing_document,
-    tool_call_document,
-    tool_mock_report_document,
-    usage_document,
-    value_data,
-)
+from evalbus_server.wire.contentform import Document, output_document, put, usage_document, value_data
 from evalbus_server.wire.settings import settings_document
 
 # --- runs -------------------------------------------------------------------------------------------------------
@@ -208,23 +198,15 @@ def result_document(result: StoredResult, run: Run) -> Document:
     return document
 
 
+_IN_A_RESULT = {"content": "output", "metadata": "output_metadata"}
+"""What keys of an output are called where its item stands beside it."""
+_OF_THE_RESULT = ("usage", "trace_ids")
+"""Keys of an output that the result has for the whole trial."""
+
+
 def _answer_parts(output: Output) -> Document:
-    document: Document = {}
-    put(document, "output", output.content)
-    put(document, "answer", output.answer)
-    if output.messages:
-        document["messages"] = [message_document(message) for message in output.messages]
-    if output.tool_calls:
-        document["tool_calls"] = [tool_call_document(call) for call in output.tool_calls]
-    if output.spans:
-        document["spans"] = [span_document(span) for span in output.spans]
-    if output.metadata_json:
-        document["output_metadata"] = output.metadata
-    if output.timing is not None:
-        document["timing"] = timing_document(output.timing)
-    if output.tool_mocks is not None:
-        document["tool_mocks"] = tool_mock_report_document(output.tool_mocks)
-    return document
+    parts = output_document(output).items()
+    return {_IN_A_RESULT.get(key, key): part for key, part in parts if key not in _OF_THE_RESULT}
 
 
 def score_document(stored: StoredScore, key: ScoreKey) -> Document:
