@@ -9,6 +9,8 @@ LINES = 5
 QUOTED = 1000
 """So many characters are quoted at most."""
 
+_GREETING = "evalbus: serving "
+"""With this the SDK says that a plugin is ready: that is no news of how it ended."""
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+)')
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<said>[A-Za-z_]\w*(?:: .*)?)$")
 _NOT_THE_AUTHORS = ("/site-packages/", "/dist-packages/", "/lib/python3", "/scorer_sdk/python/evalbus/", "<frozen ")
@@ -16,7 +18,7 @@ _NOT_THE_AUTHORS = ("/site-packages/", "/dist-packages/", "/lib/python3", "/scor
 
 def quoted(tail: str, folder: str = "") -> str:
     """The last words as one line; *folder* is where the process runs, whose files are named without it."""
-    lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in tail.splitlines() if line.strip() and not line.startswith(_GREETING)]
     said = _error(lines, folder) or " | ".join(line.strip() for line in lines[-LINES:])
     return said if len(said) <= QUOTED else f"…{said[-QUOTED:]}"
 

@@ -30,6 +30,8 @@ def printed(folder, program: str) -> str:
         ),
         ("print('no licence found')\nraise SystemExit(3)\n", "no licence found"),
         ("for n in range(9):\n    print('line', n)\n", "line 4 | line 5 | line 6 | line 7 | line 8"),
+        ("print('evalbus: serving echo at unix:/tmp/s')\nprint('out of memory')\n", "out of memory"),
+        ("print('evalbus: serving echo at unix:/tmp/s')\n", ""),
         ("", ""),
     ],
 )
