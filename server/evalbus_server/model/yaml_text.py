@@ -28,6 +28,8 @@ from evalbus_server.model.paths import Place, Places, Steps
 
 UNFOLDED = 4
 """What a document may grow to by its aliases: so many times its own size, or so many MiB if it is small."""
+COLLECTION = 4
+"""What a list or mapping counts beside what is in it: less than its text, and an empty one takes memory too."""
 DEEPEST = 100
 _MIB = 1 << 20
 
@@ -102,10 +104,9 @@ class _Reader:
         before = self.size
         if isinstance(event, ScalarEvent):
             data = self.scalar(event)
-        elif isinstance(event, SequenceStartEvent):
-            data = self.sequence(path)
         else:
-            data = self.mapping(path)
+            self.grow(event, COLLECTION)
+            data = self.sequence(path) if isinstance(event, SequenceStartEvent) else self.mapping(path)
         if event.anchor is not None:
             self.anchors[event.anchor] = (data, self.size - before)
         return data

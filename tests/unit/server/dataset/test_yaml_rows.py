@@ -4,6 +4,8 @@ import pytest
 
 from evalbus_server.dataset.refusal import FileRefused
 from evalbus_server.dataset.yaml_rows import yaml_rows
+from evalbus_server.model import yaml_text
+from evalbus_server.model.yaml_text import read_yaml_text
 
 
 def test_aliases_that_unfold_without_end_are_refused():
@@ -16,6 +18,27 @@ def test_aliases_that_unfold_without_end_are_refused():
 
     assert caught.value.kind == "not_yaml"
     assert 5 <= caught.value.line <= 10
+
+
+@pytest.mark.parametrize("empty", ["[]", "{}"])
+def test_aliases_of_what_is_empty_are_refused_as_well(empty: str):
+    """Ten lines without a single scalar in the lists: a million million lists."""
+    lines = [f"- l0: &a0 {empty}"]
+    lines += [f"  l{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 13)]
+
+    with pytest.raises(FileRefused, match="the aliases unfold to more than 4 MiB") as caught:
+        yaml_rows("\n".join(lines), None)
+
+    assert 5 <= caught.value.line <= 10
+
+
+@pytest.mark.parametrize(
+    "row", ["- a: [" + "[]," * 20 + "]\n", "- - - - - a\n", "- {a: {}}\n", "- {a,b,c}\n", "-\n", "- []\n"]
+)
+def test_a_file_without_aliases_never_unfolds_too_far(row: str, monkeypatch):
+    monkeypatch.setattr(yaml_text, "_MIB", 0)  # as if each file were a large one
+
+    assert len(read_yaml_text(row * 100)) == 100
 
 
 def test_a_large_file_may_repeat_itself():
