@@ -25,19 +25,26 @@ _SIGN = "[-+\N{MINUS SIGN}]"
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 
 
-def with_plain_digits(text: str) -> str:
-    """The text with the digits 0 to 9 where it has those of other scripts."""
+_ARABIC_DECIMAL, _ARABIC_THOUSANDS = 0x66B, 0x66C
+
+
+def with_plain_digits(text: str, decimal: Literal["point", "comma"] = "point") -> str:
+    """The text with the digits 0 to 9 where it has those of other scripts, and the separators that *decimal* takes where
+    it has the Arabic ones.
+    """
     if text.isascii() or not _OTHER_DIGIT.search(text):
         return text
-    return text.translate(_plain_digits())
+    return text.translate(_plain_digits(decimal))
 
 
 @cache
-def _plain_digits() -> dict[int, str]:
+def _plain_digits(decimal: Literal["point", "comma"]) -> dict[int, str]:
     """Digits of other scripts, and what is written around them in Arabic and in full width."""
     digits = {code: str(unicodedata.decimal(chr(code))) for code in range(0x80, 0x20000) if chr(code).isdecimal()}
-    around = zip("\u066b\u066c\u066a\uff0e\uff0c\uff05\uff0b\uff0d", ".,%.,%+-", strict=True)
-    return digits | {ord(other): plain for other, plain in around}
+    around = zip("\u066a\uff0e\uff0c\uff05\uff0b\uff0d", "%.,%+-", strict=True)
+    point, part = (".", ",") if decimal == "point" else (",", ".")
+    separators = {_ARABIC_DECIMAL: point, _ARABIC_THOUSANDS: part}  # these say themselves which of both they are
+    return digits | separators | {ord(other): plain for other, plain in around}
 
 
 class Found(NamedTuple):
@@ -88,17 +95,18 @@ class NumberReader:
         self._anywhere = re.compile(rf"(?<!{_LETTER})(?<![0-9]{point}){apart}{before}{number}{percent}{refused}")
         self._whole = re.compile(rf"\s*{before}{number}{percent}{after}\s*")
         self._percent = settings.percent
+        self._decimal = settings.decimal
         self._drop = str.maketrans("", "", ",") if settings.decimal == "point" else _COMMA_TO_POINT
 
     def all(self, text: str) -> Iterator[Found]:
         """The numbers of a text, from first to last."""
-        for match in self._anywhere.finditer(with_plain_digits(text)):
+        for match in self._anywhere.finditer(with_plain_digits(text, self._decimal)):
             if match.end() - match.start() <= LONGEST:
                 yield self._made(match)
 
     def whole(self, text: str) -> Found | None:
         """The number that a text is as a whole; None if it is none."""
-        match = self._whole.fullmatch(with_plain_digits(text)) if len(text) <= LONGEST else None
+        match = self._whole.fullmatch(with_plain_digits(text, self._decimal)) if len(text) <= LONGEST else None
         return None if match is None else self._made(match)
 
     def _made(self, match: re.Match[str]) -> Found:

@@ -283,6 +283,7 @@ class TestLastNumber:
             ("1.234,50 € oder 12,5", {"decimal": "comma"}, ["1234.50", "12.5"]),
             ("1'234,5 und 1\N{NO-BREAK SPACE}234", {"decimal": "comma"}, ["1234.5", "1234"]),
             ("1.234,5", {"decimal": "comma", "thousands": False}, ["1", "234.5"]),
+            ("٣٫١٤ و ١٬٢٣٤٫٥", {"decimal": "comma"}, ["3.14", "1234.5"]),  # noqa: RUF001
             ("1,2,3 so ,5", {"decimal": "comma"}, ["0.5"]),
         ],
     )
