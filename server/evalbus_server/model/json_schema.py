@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
@@ -23,6 +24,9 @@ from evalbus_server.model.patterns import Pattern
 
 MOST_REFERENCES = 1_000_000
 """References that are met for one document."""
+
+MOST_FAULTS = 100
+"""Faults that are gathered where a reference leads to: a list of a million wrong entries would take the memory."""
 
 _BY_CALLER = {"$dynamicRef", "$recursiveRef"}
 """References whose meaning depends on the way that led to them."""
@@ -61,7 +65,10 @@ class SafeSchema:
             OverflowError: a number is too large to be checked.
         """
         self._keywords.begin()
-        yield from self._validator.iter_errors(document)
+        try:
+            yield from self._validator.iter_errors(document)
+        finally:
+            self._keywords.forget()
 
 
 def _without_patterns(checker: FormatChecker) -> FormatChecker:
@@ -149,6 +156,10 @@ class _Keywords:
     def begin(self) -> None:
         """Count the references of a document anew, in this thread."""
         self._here.left = MOST_REFERENCES
+        self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing of a document: it may be large, and schemas stay for long."""
         self._here.known = {}
 
     def _counted(self, follow: Any) -> Any:
@@ -170,7 +181,7 @@ class _Keywords:
                 raise Endless
             if told is None:
                 known[place] = (_AT_WORK, schema, instance)  # both are kept, so that their ids stay theirs
-                faults = list(follow(validator, reference, instance, schema) or ())
+                faults = list(islice(follow(validator, reference, instance, schema) or (), MOST_FAULTS))
                 known[place] = (faults[0].message if faults else "", schema, instance)
                 yield from faults
             elif told:

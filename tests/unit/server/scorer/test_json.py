@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from decimal import Decimal
 from importlib import import_module
 from itertools import permutations
@@ -13,13 +15,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from evalbus import ScoreStatus, SettingsInvalid, Value
-from evalbus_server.model.json_schema import SafeSchema
+from evalbus_server.model.json_schema import MOST_FAULTS, SafeSchema
 from evalbus_server.scorer.builtin.json_diff import Comparison
 from evalbus_server.scorer.builtin.list_contains import _best_sum
 from tests.unit.server.scorer.asking import failure_of, score_of, value_of
 
 DEEP = "[" * 10_000 + "]" * 10_000
 IMAGE = Value.blob(b"a", "image/png")
+
+
+class _Part(dict[str, Any]):
+    """A part of a document that can be looked after."""
 
 
 class TestJsonValid:
@@ -207,6 +213,25 @@ class TestJsonSchemaValid:
         schema = {"$defs": {"of": several}, "type": "object", way: kinds}
         plain = Draft202012Validator(schema).is_valid(document)
         assert (not list(SafeSchema(schema).faults(document))) == plain
+
+    def test_a_reference_gathers_no_more_faults_than_anybody_wants(self):
+        schema = {"$ref": "#/$defs/texts", "$defs": {"texts": {"type": "array", "items": {"type": "string"}}}}
+        wrong = [*map(str, range(50)), *range(10_000)]
+        faults = list(SafeSchema(schema).faults(wrong))
+        assert [fault.json_path for fault in faults] == [f"$[{place}]" for place in range(50, 50 + MOST_FAULTS)]
+
+    def test_nothing_of_a_document_is_kept_once_it_is_checked(self):
+        schema = SafeSchema({"additionalProperties": {"$ref": "#/$defs/text"}, "$defs": {"text": {"type": "string"}}})
+        for stops in (False, True):
+            part = _Part()
+            seen = weakref.ref(part)
+            faults = schema.faults({"a": part, "b": 1})
+            assert next(faults).message
+            if not stops:
+                assert len(list(faults)) == 1
+            del faults, part
+            gc.collect()
+            assert seen() is None
 
     async def test_references_by_their_caller_are_not_remembered(self):
         schema = {
