@@ -56,4 +56,4 @@ def _expected(value: Value, reader: NumberReader) -> Found | None:
     return found or _AS_IN_JSON.whole(value.body)
 
 
-_AS_IN_JSON = NumberReader(NumberSettings())
+_AS_IN_JSON = NumberReader(NumberSettings(currency=False, thousands=False))

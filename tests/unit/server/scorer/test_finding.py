@@ -314,6 +314,10 @@ class TestLastNumber:
         assert await value_of("last_number", "1.234", 1.234, decimal="comma") == 0.0
         assert await value_of("last_number", "1.234", "1.234", decimal="comma") == 1.0
 
+    @pytest.mark.parametrize(("expected", "settings"), [("$5", {"currency": False}), ("1,234", {"thousands": False})])
+    async def test_what_is_no_number_by_the_settings_is_not_expected_either(self, expected, settings):
+        assert failure_of(await score_of("last_number", "5", expected, **settings)).reason == "EXPECTED_INVALID"
+
     async def test_an_output_without_a_number_scores_0(self):
         score = await score_of("last_number", "none at all", "8")
         assert (score.value, score.explanation) == (0.0, "no number in the output")
