@@ -26,7 +26,8 @@ MOST_REFERENCES = 1_000_000
 """References that are met for one document."""
 
 MOST_FAULTS = 100
-"""Faults that are gathered where a reference leads to: a list of a million wrong entries would take the memory."""
+"""Faults that are gathered of one alternative, or where a reference leads to: those of a list of a million wrong entries
+would take the memory."""
 
 _BY_CALLER = {"$dynamicRef", "$recursiveRef"}
 """References whose meaning depends on the way that led to them."""
@@ -134,6 +135,32 @@ def _plain(entry: Any) -> Any:
     return {key: _plain(value) for key, value in entry.items()} if isinstance(entry, dict) else entry
 
 
+def _any_of(validator: Any, ways: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    told, fits = _alternatives(validator, ways, instance)
+    if fits is None:
+        yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=told)
+
+
+def _one_of(validator: Any, ways: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    told, fits = _alternatives(validator, ways, instance)
+    if fits is None:
+        yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=told)
+    elif also := [way for way in ways[fits + 1 :] if validator.evolve(schema=way).is_valid(instance)]:
+        which = ", ".join(repr(way) for way in (*also, ways[fits]))
+        yield ValidationError(f"{instance!r} is valid under each of {which}")
+
+
+def _alternatives(validator: Any, ways: Any, instance: Any) -> tuple[list[ValidationError], int | None]:
+    """What does not fit the alternatives before the first one that fits, and which that is, if any."""
+    told: list[ValidationError] = []
+    for number, way in enumerate(ways):
+        faults = list(islice(validator.descend(instance, way, schema_path=number), MOST_FAULTS))
+        if not faults:
+            return told, number
+        told.extend(faults)
+    return told, None
+
+
 class _Keywords:
     """The keywords that could take for ever: patterns by RE2 in place of Python's own, equal values, references."""
 
@@ -146,6 +173,7 @@ class _Keywords:
         """Of each `enum` of the schema, by its id: the schema stays as long as this."""
         self.by_name: dict[str, Any] = {
             **{name: self._counted(usual[name]) for name in _REFERENCES & usual.keys()},
+            **{name: each for name, each in (("anyOf", _any_of), ("oneOf", _one_of)) if name in usual},
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
             "additionalProperties": self._additional_properties,

@@ -220,6 +220,22 @@ class TestJsonSchemaValid:
         faults = list(SafeSchema(schema).faults(wrong))
         assert [fault.json_path for fault in faults] == [f"$[{place}]" for place in range(50, 50 + MOST_FAULTS)]
 
+    @pytest.mark.parametrize("way", ["anyOf", "oneOf"])
+    def test_alternatives_gather_no_more_faults_than_anybody_wants(self, way):
+        texts, numbers = ({"type": "array", "items": {"type": kind}} for kind in ("string", "number"))
+        (fault,) = SafeSchema({way: [texts, {"type": "null"}, numbers]}).faults([True] * 10_000)
+        assert fault.context is not None
+        assert [each.schema_path[0] for each in fault.context] == [0] * MOST_FAULTS + [1] + [2] * MOST_FAULTS
+
+    @given(
+        st.lists(st.just(0), max_size=4),
+        st.lists(st.dictionaries(st.sampled_from(["minItems", "maxItems"]), st.integers(0, 4)), min_size=1, max_size=4),
+    )
+    @pytest.mark.parametrize("way", ["anyOf", "oneOf"])
+    def test_alternatives_are_told_as_the_package_tells_them(self, way, document, ways):
+        ours = [fault.message for fault in SafeSchema({way: ways}).faults(document)]
+        assert ours == [fault.message for fault in Draft202012Validator({way: ways}).iter_errors(document)]
+
     def test_nothing_of_a_document_is_kept_once_it_is_checked(self):
         schema = SafeSchema({"additionalProperties": {"$ref": "#/$defs/text"}, "$defs": {"text": {"type": "string"}}})
         for stops in (False, True):
