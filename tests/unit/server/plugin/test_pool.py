@@ -212,3 +212,47 @@ async def test_two_runs_never_exceed_a_shared_limit_and_both_get_on():
     assert peak == 3
     assert (len(first.done), len(second.done)) == (40, 40)
     assert 10 <= order[:40].count("second") <= 30
+
+
+def test_who_was_refused_longest_is_woken_first():
+    """And who was served last comes last, whatever the order in which they joined."""
+    woken: list[str] = []
+    pool = Pool(1)
+    members = {name: pool.join(lambda name=name: woken.append(name)) for name in "abcd"}  # type: ignore[misc]
+    members["a"].hold(members["a"].room(1))
+    for name in "dbc":
+        assert members[name].room(5) == 0
+
+    members["a"].hold(0)
+    assert members["d"].room(5) == 1
+    members["d"].hold(1)
+    assert [members[name].room(5) for name in "abc"] == [0, 0, 0]
+    woken.clear()
+    members["d"].hold(0)
+
+    assert woken == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(("runs", "places"), [(16, 4), (5, 1), (3, 2)])
+async def test_more_runs_than_places_take_turns(runs: int, places: int):
+    """Nobody stands still until others have ended."""
+    pool = Pool(places)
+    order: list[int] = []
+
+    def table(who: int) -> Table:
+        def script(position: int, before: int):
+            order.append(who)
+            return (0.005, Output("x"))
+
+        made = Table(FakePlugin(script), concurrency=10)
+        made.exchange.share(lambda granted: [pool])
+        made.exchange.offer(flights(20))
+        made.exchange.finish()
+        return made
+
+    tables = [table(who) for who in range(runs)]
+    await asyncio.gather(*(each.exchange.run() for each in tables))
+
+    assert [len(each.done) for each in tables] == [20] * runs
+    half = order[: runs * 10]
+    assert min(half.count(who) for who in range(runs)) >= 5
