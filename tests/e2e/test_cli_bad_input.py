@@ -180,7 +180,7 @@ def test_a_target_that_dies_on_one_item_harms_that_item_alone(tmp_path):
     assert (ended.document["counts"]["passed"], ended.document["counts"]["errored"]) == (11, 1)
     errored = desk.run("runs", "results", "latest", "--jsonl", "--outcome", "errored").documents
     assert [each["item"] for each in errored] == ["i007"]
-    why, _, seen = errored[0]["failure"]["message"].partition(" | no more memory (")
+    why, _, seen = errored[0]["failure"]["message"].partition("no more memory (")
     assert why.startswith("the plugin breaks whenever it is asked this trial (exit code 3); it said last: ")
     assert seen.startswith("UNAVAILABLE: ")
     assert ended.err.count("conversation lost") == 1
