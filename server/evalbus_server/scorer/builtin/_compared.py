@@ -82,6 +82,17 @@ def accepted_of(task: ScoreTask) -> list[Value]:
     return [expected]
 
 
+def expected_texts(task: ScoreTask) -> list[str] | Score:
+    """The expected answers as texts; the score where there are none, or one is no text."""
+    accepted = accepted_of(task)
+    texts = []
+    for each in accepted:
+        if not isinstance(each.body, str):
+            return not_text(each, "expected answer")
+        texts.append(each.body)
+    return texts or NO_EXPECTED
+
+
 def best_of(task: ScoreTask, prepare: Callable[[str], T], judge: Callable[[T, T, int], Score]) -> Score:
     """The best score of the output against each expected answer, as texts.
 

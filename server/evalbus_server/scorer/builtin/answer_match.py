@@ -10,11 +10,10 @@ from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.model.patterns import Match, Pattern
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
-    NO_EXPECTED,
     THREADS,
     Prepare,
-    accepted_of,
     actual_of,
+    expected_texts,
     not_text,
     preparation,
     quoted,
@@ -82,16 +81,14 @@ def answer_match(task: ScoreTask, settings: AnswerMatchSettings, state: _State) 
     `answer` is what was found, beside the marker, or else in the line below it. An output that names none scores 0.
     With `pattern`, its groups are the answer.
     """
-    accepted = accepted_of(task)
-    if not accepted:
-        return NO_EXPECTED
+    expected = expected_texts(task)
+    if isinstance(expected, Score):
+        return expected
     wanted = set()
     numbers = []
-    for each in accepted:
-        if not isinstance(each.body, str):
-            return not_text(each, "expected answer")
-        wanted.add(state.prepare(each.body))
-        number = _number(state, each.body)
+    for each in expected:
+        wanted.add(state.prepare(each))
+        number = _number(state, each)
         if number is not None:
             numbers.append(number)
     actual = actual_of(task)

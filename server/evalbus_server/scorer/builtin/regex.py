@@ -10,10 +10,9 @@ from evalbus import Score, ScoreTask, SettingsInvalid, Value, scorer
 from evalbus_server.model.patterns import Pattern
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
-    NO_EXPECTED,
     THREADS,
-    accepted_of,
     actual_of,
+    expected_texts,
     not_text,
     quoted,
     read_too_often,
@@ -72,14 +71,11 @@ def regex(task: ScoreTask, settings: RegexSettings, state: Pattern | None) -> Sc
 
 def _expected_patterns(task: ScoreTask, settings: RegexSettings) -> list[Pattern] | Score:
     """The patterns that are expected, or the score where there are none that could be used."""
-    accepted = accepted_of(task)
-    if not accepted:
-        return NO_EXPECTED
-    for each in accepted:
-        if not isinstance(each.body, str):
-            return not_text(each, "expected answer")
+    texts = expected_texts(task)
+    if isinstance(texts, Score):
+        return texts
     try:
-        return [_expected_pattern(str(each.body), settings.ignore_case) for each in accepted]
+        return [_expected_pattern(text, settings.ignore_case) for text in texts]
     except ValueError as error:
         return unjudged("EXPECTED_INVALID", f"the expected answer {error}")
 

@@ -9,10 +9,9 @@ from typing import Literal
 from evalbus import Score, ScoreTask, SettingsInvalid, scorer
 from evalbus_server.scorer.builtin._compared import (
     INPUTS,
-    NO_EXPECTED,
     THREADS,
-    accepted_of,
     actual_of,
+    expected_texts,
     not_text,
     setting,
 )
@@ -59,13 +58,10 @@ def tone(task: ScoreTask, settings: ToneSettings, state: float | None) -> Score:
         return _near(actual.body, [state])
     if settings.compared_with == "itself":
         return _steady(actual.body)
-    accepted = accepted_of(task)
-    if not accepted:
-        return NO_EXPECTED
-    for each in accepted:
-        if not isinstance(each.body, str):
-            return not_text(each, "expected answer")
-    readable = [str(each.body) for each in accepted if _is_readable(str(each.body))]
+    texts = expected_texts(task)
+    if isinstance(texts, Score):
+        return texts
+    readable = [text for text in texts if _is_readable(text)]
     if not readable:
         return Score.skipped("the expected answer holds no words in Latin letters: its tone cannot be read")
     return _near(actual.body, [_mean(text) for text in readable])

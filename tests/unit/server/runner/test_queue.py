@@ -175,8 +175,7 @@ async def test_a_run_is_cancelled_while_it_waits_for_its_plugins_to_come_back(
         manned(made, presence)
         gate = asyncio.Event()
         given = plugins(gate)
-        await made.runs.start(made.experiment(given), given=given)
-        waiting = await made.runs.start(made.experiment(given), given=given)
+        _, waiting = [await made.runs.start(made.experiment(given), given=given) for _ in range(2)]
         presence.gate = asyncio.Event()  # nobody answers any more
         gate.set()
         await until(lambda: presence.reached == 6)
@@ -195,8 +194,7 @@ async def test_a_plugin_that_changes_while_its_run_waits_ends_it_and_can_be_acce
         manned(made, presence)
         gate = asyncio.Event()
         given = plugins(gate)
-        await made.runs.start(made.experiment(given), given=given)
-        waiting = await made.runs.start(made.experiment(given), given=given)
+        _, waiting = [await made.runs.start(made.experiment(given), given=given) for _ in range(2)]
         presence.version = "9.9.9"
         gate.set()
 
